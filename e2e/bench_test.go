@@ -40,7 +40,8 @@ func writeScenario(t *testing.T) (folder, file string) {
 	return folder, file
 }
 
-// bench measures each phase of a Pod's start, and reports a longer install time as worse than the baseline.
+// TestBench checks that bench measures each phase of a Pod's start, and reports a longer install time as worse than
+// the baseline.
 func TestBench(t *testing.T) {
 	folder, file := writeScenario(t)
 	r, err := shared.Run(t.Context(), "bench", "--bases", "3,2", file)
@@ -84,7 +85,7 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// Ctrl-C keeps the results so far, and removes the bases of the runs.
+// TestBenchStopped checks that after Ctrl-C, bench keeps the results so far and removes the bases of its runs.
 func TestBenchStopped(t *testing.T) {
 	_, file := writeScenario(t)
 	cmd := shared.Command(t.Context(), "bench", "--runs", "1000", file)

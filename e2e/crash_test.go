@@ -22,7 +22,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// bases is the number of bases of a sandbox of ownBox, and of replicas in it.
+// bases is the number of bases in each sandbox of ownBox, and the number of replicas of the Deployment.
 const bases = 2
 
 func spec(durable bool) v1alpha1.Spec {
@@ -30,8 +30,8 @@ func spec(durable bool) v1alpha1.Spec {
 	return v1alpha1.Spec{Durable: durable, Bases: v1alpha1.Bases{Count: &count}}
 }
 
-// ownBox returns a sandbox that only this test uses and that is not running. When the test ends, ownBox stops the
-// sandbox and fails the test if files or processes remain.
+// ownBox returns a sandbox that only this test uses. The sandbox is not running. When the test ends, ownBox stops the
+// sandbox, and fails the test if its files or processes remain.
 func ownBox(t *testing.T) *box.Box {
 	t.Helper()
 	b, err := box.New("own")
@@ -59,7 +59,8 @@ func deploy(t *testing.T, b *box.Box) {
 	must(t, err)
 }
 
-// waitDeployed waits until the Deployment of deploy is Ready, and the base of each of its Pods has the module.
+// waitDeployed waits until all Pods of the Deployment that deploy created are Ready, and the base of each Pod has the
+// module.
 func waitDeployed(t *testing.T, b *box.Box) {
 	t.Helper()
 	eventually(t, "the Deployment is Ready", func(ctx context.Context) error {
@@ -98,8 +99,8 @@ func waitDeployed(t *testing.T, b *box.Box) {
 	})
 }
 
-// checkRemoved returns an error if the directory of a sandbox exists, or a process whose working directory or command
-// line is in this directory.
+// checkRemoved returns an error if the directory of a sandbox exists, or if a process runs whose command line or
+// working directory contains the path of this directory.
 func checkRemoved(ctx context.Context, b *box.Box) error {
 	if _, err := os.Stat(b.Dir()); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the directory %s still exists (%w)", b.Dir(), err)
@@ -119,7 +120,7 @@ func checkRemoved(ctx context.Context, b *box.Box) error {
 	return nil
 }
 
-// kill kills the process of a component, and waits until status reports the problem.
+// kill kills the process of a component, and waits until the status command reports the given problem.
 func kill(t *testing.T, b *box.Box, component, problem string) {
 	t.Helper()
 	list, err := b.Processes(t.Context())
@@ -130,7 +131,7 @@ func kill(t *testing.T, b *box.Box, component, problem string) {
 	waitProblem(t, b, problem)
 }
 
-// waitProblem waits until status reports the problem.
+// waitProblem waits until the status command reports the given problem.
 func waitProblem(t *testing.T, b *box.Box, problem string) {
 	t.Helper()
 	eventually(t, "status reports that "+problem, func(ctx context.Context) error {
@@ -150,8 +151,8 @@ func waitProblem(t *testing.T, b *box.Box, problem string) {
 
 const daemonNotRunning = "its daemon is not running"
 
-// After a crash of a component or of the daemon of a durable sandbox, up restarts it, and the cluster has its objects.
-// A failed up in between does not delete them.
+// TestCrashes checks that up repairs a durable sandbox after a crash of a component or of the daemon, and that the
+// cluster keeps its objects. A failed up between the crash and the successful up must not delete the objects.
 func TestCrashes(t *testing.T) {
 	b := ownBox(t)
 	must(t, b.Up(t.Context(), spec(true)))
@@ -184,8 +185,9 @@ func TestCrashes(t *testing.T) {
 	waitDeployed(t, b)
 }
 
-// After a crash of its daemon, a sandbox that is not durable starts with an empty cluster, because etcd may have lost
-// writes. down stops the remaining processes of a killed daemon.
+// TestCrashOfNonDurableSandbox checks that after a crash of the daemon, up starts a non-durable sandbox with an empty
+// cluster, because etcd may have lost writes. After a second crash, down must stop the processes that the daemon left
+// running.
 func TestCrashOfNonDurableSandbox(t *testing.T) {
 	b := ownBox(t)
 	must(t, b.Up(t.Context(), spec(false)))
@@ -210,7 +212,7 @@ func TestCrashOfNonDurableSandbox(t *testing.T) {
 	requireEnded(t, left)
 }
 
-// requireEnded fails the test if one of the processes runs.
+// requireEnded fails the test if one of the processes is still running.
 func requireEnded(t *testing.T, list []box.Process) {
 	t.Helper()
 	for _, p := range list {
@@ -220,7 +222,7 @@ func requireEnded(t *testing.T, list []box.Process) {
 	}
 }
 
-// Ctrl-C during up stops all processes and removes the directory of the sandbox.
+// TestInterruptedUp checks that Ctrl-C during up stops all processes and removes the directory of the sandbox.
 func TestInterruptedUp(t *testing.T) {
 	b := ownBox(t)
 	file, err := b.WriteConfig(spec(false))
@@ -246,7 +248,7 @@ func TestInterruptedUp(t *testing.T) {
 	must(t, checkRemoved(t.Context(), b))
 }
 
-// endless is a scenario that kills the broker, and then waits for an hour.
+// endless is a scenario that kills the broker and then sleeps for an hour.
 const endless = `apiVersion: sandbox.koupleless.io/v1alpha1
 kind: Scenario
 metadata: {name: endless}
@@ -257,7 +259,7 @@ spec:
     - sleep: {for: 1h, reason: the test ends the run}
 `
 
-// runEndless starts a run of the scenario, and returns when the broker is killed.
+// runEndless starts a run of the endless scenario, and returns as soon as the broker is killed.
 func runEndless(t *testing.T, b *box.Box, flags ...string) *exec.Cmd {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "endless.yaml")
@@ -268,7 +270,7 @@ func runEndless(t *testing.T, b *box.Box, flags ...string) *exec.Cmd {
 	return cmd
 }
 
-// checkBroker returns an error unless the broker is in the state.
+// checkBroker returns an error unless the broker is in the given state.
 func checkBroker(ctx context.Context, b *box.Box, want string) error {
 	s, err := b.Open(ctx)
 	if err != nil {
@@ -287,8 +289,8 @@ func checkBroker(ctx context.Context, b *box.Box, want string) error {
 	return fmt.Errorf("the broker is not %s: %+v", want, status.Components)
 }
 
-// After a run is killed, the components of a sandbox that was already running are restored, and a sandbox that the run
-// has created is removed.
+// TestKilledRun checks that after a run is killed, the components of an already running sandbox are restored, and a
+// sandbox that the run created is removed.
 func TestKilledRun(t *testing.T) {
 	t.Run("killed in a running sandbox", func(t *testing.T) {
 		cmd := runEndless(t, shared)
@@ -313,7 +315,8 @@ func TestKilledRun(t *testing.T) {
 	}
 }
 
-// fuzz does not use an existing sandbox. The name of its first sandbox ends with -1.
+// TestFuzzRejectsExistingSandbox checks that fuzz fails if its first sandbox, whose name ends with -1, already
+// exists.
 func TestFuzzRejectsExistingSandbox(t *testing.T) {
 	r, err := shared.Run(t.Context(), "fuzz", "--name", strings.TrimSuffix(shared.Name, "-1"), "--count", "1",
 		"--corpus", t.TempDir())

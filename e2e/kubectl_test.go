@@ -20,39 +20,39 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-// deployment is the name of the Deployment in the sample.
+// deployment is the name of the Deployment in the sample manifest.
 const deployment = "test-module-deployment"
 
-// Row is a command in the table of docs/en/reference/kubectl.md. A command with the verdict "refused" prints Sentence;
-// if Waits is true, it then runs until Ctrl-C.
+// Row is a command in docs/en/reference/kubectl.md: a row of the table, or a line of the block of commands that work as
+// usual. A command with the verdict "refused" prints Sentence; if Waits is true, it then runs until Ctrl-C.
 type Row struct {
 	Command, Verdict, Sentence string
 	Waits                      bool
 }
 
 var (
-	cells   = regexp.MustCompile("(?m)^\\| `(kubectl [^`]+)` \\| ([^|]+) \\|(.*) \\|$")
+	cells   = regexp.MustCompile("(?m)^(?:(kubectl .+)|\\| `(kubectl [^`]+)` \\| ([^|]+) \\|(.*) \\|)$")
 	quoted  = regexp.MustCompile("`([^`]+)`")
 	chinese = map[string]string{"可用": "works", "不同": "differs", "拒绝": "refused"}
 )
 
-// rows returns the rows of the page in a language.
+// rows returns the rows of the kubectl page in the given language.
 func rows(t *testing.T, language string) (list []Row) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "docs", language, "reference", "kubectl.md"))
 	must(t, err)
 	for _, m := range cells.FindAllStringSubmatch(string(page), -1) {
-		r := Row{Command: m[1], Verdict: cmp.Or(chinese[m[2]], m[2])}
-		if sentence := quoted.FindStringSubmatch(m[3]); sentence != nil && r.Verdict == "refused" {
-			r.Sentence, r.Waits = sentence[1], strings.Contains(m[3], "Ctrl-C")
+		r := Row{Command: cmp.Or(m[1], m[2]), Verdict: cmp.Or(chinese[m[3]], m[3], "works")}
+		if sentence := quoted.FindStringSubmatch(m[4]); sentence != nil && r.Verdict == "refused" {
+			r.Sentence, r.Waits = sentence[1], strings.Contains(m[4], "Ctrl-C")
 		}
 		list = append(list, r)
 	}
 	return list
 }
 
-// outputs has the text that each command prints. If after is set, kubectl with these arguments prints the text in later
-// some time after the command.
+// outputs contains a text that each command must print. If after is not empty, kubectl with the arguments in after
+// must eventually print later.
 var outputs = map[string]struct {
 	text  string
 	after []string
@@ -100,7 +100,8 @@ var outputs = map[string]struct {
 		after: []string{"get", "events"}, later: "SameVersionReplaced"},
 }
 
-// TestKubectl runs the commands of the page in their order. POD, NODE and DEPLOYMENT stand for existing objects.
+// TestKubectl runs the commands of the kubectl page in order, and checks their output. POD, NODE and DEPLOYMENT in a
+// command stand for existing objects.
 func TestKubectl(t *testing.T) {
 	page := rows(t, "en")
 	var named []string
@@ -159,15 +160,15 @@ func TestKubectl(t *testing.T) {
 	}
 }
 
-// The Chinese page has the same commands and sentences.
+// TestChinesePage checks that the Chinese kubectl page contains the same commands and sentences as the English page.
 func TestChinesePage(t *testing.T) {
 	if diff := gocmp.Diff(rows(t, "en"), rows(t, "zh")); diff != "" {
 		t.Errorf("rows (-en +zh):\n%s", diff)
 	}
 }
 
-// nameResolver returns a function that replaces POD, NODE and DEPLOYMENT by the names of a Ready Pod, its Node and its
-// Deployment.
+// nameResolver returns a function that replaces POD, NODE and DEPLOYMENT with the names of a Ready Pod, its Node and
+// its Deployment.
 func nameResolver(t *testing.T) func([]string) []string {
 	t.Helper()
 	var names *strings.Replacer
@@ -191,7 +192,7 @@ func nameResolver(t *testing.T) func([]string) []string {
 	}
 }
 
-// cordonOtherNodes cordons the Nodes without Pods until the test ends.
+// cordonOtherNodes cordons the Nodes that run no Pod of the Deployment, until the test ends.
 func cordonOtherNodes(t *testing.T) {
 	t.Helper()
 	_, all := runKubectl(t.Context(), t, "get", "pods", "-l", "app="+deployment, "-o",
@@ -226,7 +227,7 @@ func kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// runKubectl runs kubectl, and returns its exit status and output.
+// runKubectl runs kubectl, and returns its exit status and its combined output.
 func runKubectl(ctx context.Context, t *testing.T, args ...string) (status int, out string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, check.Timeout)
@@ -239,8 +240,8 @@ func runKubectl(ctx context.Context, t *testing.T, args ...string) (status int, 
 	return cmd.ProcessState.ExitCode(), string(text)
 }
 
-// requireRefused runs a command, and fails the test unless the command prints the sentence of the row and fails. If
-// r.Waits is true, it stops the command after the sentence.
+// requireRefused runs a command, and fails the test unless the command prints r.Sentence and exits with an error. If
+// r.Waits is true, requireRefused kills the command after the sentence.
 func requireRefused(t *testing.T, args []string, r Row) {
 	t.Helper()
 	if r.Sentence == "" {
@@ -259,14 +260,15 @@ func requireRefused(t *testing.T, args []string, r Row) {
 	}
 }
 
-// sentenceWriter collects text, and calls found when the text contains the sentence.
+// sentenceWriter collects text, and calls found when the text contains sentence.
 type sentenceWriter struct {
 	text     bytes.Buffer
 	sentence string
 	found    func()
 }
 
-// Write implements io.Writer. os/exec does not call it concurrently, because it is both streams of a command.
+// Write implements io.Writer. os/exec never calls Write concurrently, because the same writer is both Stdout and
+// Stderr of the command.
 func (w *sentenceWriter) Write(p []byte) (int, error) {
 	n, err := w.text.Write(p)
 	if strings.Contains(w.text.String(), w.sentence) {
@@ -275,7 +277,7 @@ func (w *sentenceWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// koupsandbox works as a kubectl plugin if it is in the PATH as kubectl-koupsandbox.
+// TestPlugin checks that koupsandbox works as a kubectl plugin if the PATH contains it as kubectl-koupsandbox.
 func TestPlugin(t *testing.T) {
 	folder := t.TempDir()
 	binary, err := filepath.Abs(filepath.Join(shared.Bin, "koupsandbox"))

@@ -26,8 +26,8 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(box.Main(m, "e2e", 0, bringUp)) }
 
-// bringUp starts the shared sandbox. The controller uses short timeouts. INSTALL_ATTEMPTS and VNODE_WORKER_NUM are for
-// cases of TestWhy that last until all attempts or workers are used.
+// bringUp starts the shared sandbox. Its controller has short timeouts. INSTALL_ATTEMPTS and VNODE_WORKER_NUM are set
+// for cases of TestWhy that last until all install attempts or workers are used.
 func bringUp(ctx context.Context, b *box.Box) error {
 	shared, b.Name = b, b.Name+"-1"
 	err := b.Up(ctx, v1alpha1.Spec{Controller: v1alpha1.Controller{Env: map[string]string{

@@ -11,10 +11,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// conformance has the conformance scenarios that run here. The catalogue runs the other ones.
+// conformance lists the conformance scenarios that TestOwnController runs. The catalogue runs the other conformance
+// scenarios.
 var conformance = []string{"invalid-pods", "one-of-two-modules", "placement", "uninstall-failed"}
 
-// controllerEnv configures the bundled controller with the values of the sandbox.
+// controllerEnv contains the environment variables of the bundled controller. The sandbox replaces the placeholders.
 var controllerEnv = map[string]string{
 	"KUBECONFIG": "{{.Kubeconfig}}", "ENV": "{{.Env}}", "CLIENT_ID": "{{.ClientID}}",
 	"ENABLE_MQTT_TUNNEL": "true", "MQTT_BROKER": "{{.BrokerHost}}", "MQTT_PORT": "{{.BrokerPort}}",
@@ -27,7 +28,8 @@ var controllerEnv = map[string]string{
 	"UNINSTALL_TIMEOUT": "1m",
 }
 
-// The bundled controller passes conformance scenarios when a sandbox runs it as a custom controller.
+// TestOwnController checks that the bundled controller passes the conformance scenarios when a sandbox runs it as a
+// custom controller.
 func TestOwnController(t *testing.T) {
 	b := ownBox(t)
 	s := spec(false)

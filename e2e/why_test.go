@@ -28,7 +28,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// scene is a namespace for one test case, with a base of the same name. It exists until the sandbox is removed.
+// scene is a namespace for one test case, and a base with the same name. They exist until the sandbox is removed.
 type scene struct {
 	ctx  context.Context
 	t    *testing.T
@@ -36,7 +36,7 @@ type scene struct {
 	base sandbox.Base
 }
 
-// newScene creates the namespace and, unless set is nil, the base.
+// newScene creates the namespace of a scene. If set is not nil, it also creates the base.
 func newScene(t *testing.T, name string, set *v1alpha1.BaseSet) *scene {
 	t.Helper()
 	_, err := client.CoreV1().Namespaces().Create(t.Context(),
@@ -71,7 +71,7 @@ func (s *scene) forSubtest(t *testing.T, withBase bool) *scene {
 	return in
 }
 
-// template returns a template of a module for the base of the scene.
+// template returns a Pod template with a module. Only the base of the scene matches its node selector.
 func (s *scene) template(change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
 	t := module.Template("biz", module.Container("biz", "1.0.0"))
 	t.Spec.NodeSelector = map[string]string{module.LabelBaseName: s.name}
@@ -101,19 +101,20 @@ func (s *scene) inject(f fault.Fault) {
 	must(s.t, err)
 }
 
-// failCommand injects a fault that makes a command fail with an error code.
+// failCommand injects a fault that makes the base respond to a command with an error code.
 func (s *scene) failCommand(command, code, message string) {
 	s.t.Helper()
 	s.inject(fault.Fault{Kind: fault.KindError, Code: code, Message: message,
 		Match: fault.Match{Commands: []string{command}}})
 }
 
-// resolve replaces SCENE, HOST and NODE by the name of the scene, the host name of its base and the Node of its base.
+// resolve replaces SCENE, HOST and NODE in a text with the name of the scene, the host name of its base and the Node
+// of its base.
 func (s *scene) resolve(text string) string {
 	return strings.NewReplacer("SCENE", s.name, "HOST", s.base.HostName, "NODE", s.base.Node).Replace(text)
 }
 
-// explain returns the answer of package why for a target.
+// explain returns the answer of package why for the target.
 func (s *scene) explain(ctx context.Context, target string) (why.Answer, error) {
 	t, err := why.ParseTarget(s.resolve(target), s.name)
 	if err != nil {
@@ -126,7 +127,7 @@ func (s *scene) explain(ctx context.Context, target string) (why.Answer, error) 
 	return why.Explain(snapshot, time.Now()), nil
 }
 
-// waitReason waits until the answer for a target has the reason, and its cause contains the texts.
+// waitReason waits until the answer for the target has the given reason, and its cause contains the given texts.
 func (s *scene) waitReason(target string, want why.Reason, texts ...string) (last why.Answer) {
 	s.t.Helper()
 	var problem error
@@ -164,19 +165,20 @@ func (s *scene) waitReason(target string, want why.Reason, texts ...string) (las
 	return last
 }
 
-// whyCase is a test case of TestWhy. Unless withoutBase is true, its scene has a base with the settings in base.
+// whyCase is a test case of TestWhy. Its scene has a base with the settings in base, unless withoutBase is true.
 type whyCase struct {
 	name        string
 	withoutBase bool
 	base        v1alpha1.BaseSet
-	// create creates the objects and faults of the case. Default: create the Pod x with the changes of pod.
+	// create creates the objects and faults of the case. By default, the case creates the Pod x, after pod has
+	// changed it.
 	create func(*scene)
 	pod    func(*corev1.Pod)
 	// target is the object to explain. Default: pod/x.
 	target  string
 	want    why.Reason
 	because why.Reason
-	// causeTexts are texts in the cause. Names in them are replaced by resolve.
+	// causeTexts are texts that the cause must contain. resolve replaces the placeholders in them.
 	causeTexts []string
 }
 
@@ -215,8 +217,8 @@ func probe(port int) *corev1.Probe {
 		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/health", Port: intstr.FromInt(port)}}}
 }
 
-// whyCases depend on texts or timing of the controller, the scheduler or kube-controller-manager, and do not affect
-// each other. The unit tests of package why cover all other reasons.
+// whyCases are the cases that depend on texts or on the timing of the controller, the scheduler or
+// kube-controller-manager. They do not affect each other. The unit tests of package why cover all other reasons.
 var whyCases = []whyCase{
 	// The Pod has no Node.
 	{name: "misspelt base name", pod: selects(module.LabelBaseName, "bsae"), want: why.WrongBaseName,
@@ -431,7 +433,7 @@ func peer(d *appsv1.Deployment) {
 	d.Labels = map[string]string{labels.Component: labels.ModuleDeployment, labels.Strategy: labels.Peer}
 }
 
-// why explains the state of objects in a sandbox.
+// TestWhy checks that why explains the state of objects in a sandbox with the correct reason.
 func TestWhy(t *testing.T) {
 	t.Run("cases", func(t *testing.T) {
 		// Create all bases before the first fault, because the controller treats faults of most bases as an outage.
@@ -466,7 +468,7 @@ func act(t *testing.T, component string, action sandbox.Action) {
 	must(t, up.Act(t.Context(), sandbox.ActRequest{Component: component, Action: action}))
 }
 
-// requireCommandReason fails the test unless koupsandbox why prints the reason.
+// requireCommandReason fails the test unless the command koupsandbox why prints the reason.
 func requireCommandReason(t *testing.T, s *scene, target string, want why.Reason) {
 	t.Helper()
 	r, err := shared.Run(s.ctx, "why", target, "-n", s.name, "-o", "json")
@@ -477,7 +479,7 @@ func requireCommandReason(t *testing.T, s *scene, target string, want why.Reason
 	}
 }
 
-// testOutages stops components. The answer of why names the stopped component.
+// testOutages stops components, and checks that why explains the effects of each outage.
 func testOutages(t *testing.T) {
 	s := newScene(t, "why-outage", &v1alpha1.BaseSet{}).forSubtest(t, true)
 	s.pod("ready")

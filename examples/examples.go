@@ -14,20 +14,22 @@ import (
 	"strings"
 )
 
-// files contains the example files. The pattern starts with all: because the names of some files begin with a dot.
+// files contains the example files. The prefix all: is required because the names of some example files begin with a
+// dot.
 //
 //go:embed all:module
 var files embed.FS
 
 const (
-	// module and version are placeholders in the example files: the module name, and the release of koupsandbox that
-	// CI uses.
+	// module and version are the module name and the koupsandbox release in the example files. Module replaces both
+	// with the values in Options.
 	module, version = "stock", "v0.1.0"
-	// schema is the path of the scenario schema in this repository, as the scenarios refer to it.
+	// schema is the path prefix with which the example scenarios refer to the scenario schema in this repository.
+	// Module removes the prefix.
 	schema = "../../../sandbox/api/v1alpha1/"
 )
 
-// CI is the name of a CI system that runs the scenarios of a repository.
+// CI is a CI system that can run the scenarios of a module's repository.
 type CI string
 
 // The supported CI systems.
@@ -37,7 +39,7 @@ const (
 	None   CI = "none"
 )
 
-// ciFiles maps each CI system to its workflow file. Module returns only the file of the selected system.
+// ciFiles maps each CI system to its workflow file. Module omits the workflow files of all other CI systems.
 var ciFiles = map[CI]string{GitHub: ".github/workflows/scenarios.yml", GitLab: ".gitlab-ci.yml"}
 
 // Systems lists all values of CI.
@@ -53,8 +55,8 @@ type Options struct {
 	CI CI
 }
 
-// Module returns the files of a module's repository by path, with slashes as separators. The scenarios expect their
-// schema in the same directory, as scenario.schema.json.
+// Module returns the example files for a module's repository, keyed by slash-separated path. The scenarios expect the
+// scenario schema next to them, in a file named scenario.schema.json that Module does not return.
 func Module(o Options) (map[string][]byte, error) {
 	pairs := []string{module, o.Name, schema, ""}
 	if o.Version != "" {

@@ -36,15 +36,15 @@ type moduleInput struct {
 	unhealthy bool
 }
 
-// healthInput is the state of a base from which its health is computed (protocol 8.4).
+// healthInput is the state of a base from which its health is computed (protocol 8).
 type healthInput struct {
 	base      string // identity (name:version) of the base itself
 	starting  bool   // the application or its static modules are still starting
 	failed    bool   // the base has failed to start
 	unhealthy bool   // a fault sets the health of the base to DOWN
 	withAll   bool   // value of the option WithAllBizReadiness
-	faithful  bool   // apply the rules of the runtime's code (protocol 8.3)
-	orphaned  bool   // apply the rules that the code of the runtime implements (protocol 8.3)
+	faithful  bool   // apply the rules of the runtime's code (protocol 8)
+	orphaned  bool   // a module has failed to stop and was removed
 	modules   []moduleInput
 }
 
@@ -222,7 +222,7 @@ func (l *incarnation) disk() diskSpace {
 }
 
 // serveHealth handles GET /actuator/health. The components have the names that the Koupleless documentation uses. On
-// a faithful base, they have the names that the runtime's code uses (protocol 8.1).
+// a faithful base, they have the names that the runtime's code uses (protocol 8).
 func (l *incarnation) serveHealth(rw http.ResponseWriter) {
 	l.b.mu.Lock()
 	h := l.healthLocked()

@@ -10,7 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/internal/ark"
 )
 
-// TestHealthScenarios tests all cells of the table in protocol 8.4, with and without withAllBizReadiness.
+// TestHealthScenarios tests the health of a base with modules in each state (protocol 8), with and without
+// withAllBizReadiness.
 func TestHealthScenarios(t *testing.T) {
 	module := func(origin ark.Origin, p startPhase, unhealthy bool) []moduleInput {
 		return []moduleInput{{id: "biz1:1", origin: origin, phase: p, unhealthy: unhealthy}}
@@ -93,8 +94,7 @@ func TestHealthScenarios(t *testing.T) {
 	}
 }
 
-// TestFaithfulHealth tests the health rules in which the runtime's code differs from the documentation (protocol 8.3,
-// 8.4).
+// TestFaithfulHealth tests the health rules in which the runtime's code differs from the documentation (protocol 8).
 func TestFaithfulHealth(t *testing.T) {
 	tests := []struct {
 		name string
@@ -116,7 +116,7 @@ func TestFaithfulHealth(t *testing.T) {
 	}
 }
 
-// TestHealthOfRunningBase tests the scenarios of protocol 8.4 with a running base.
+// TestHealthOfRunningBase tests the scenarios of protocol 8 with a running base.
 func TestHealthOfRunningBase(t *testing.T) {
 	type stop struct {
 		after time.Duration

@@ -79,7 +79,7 @@ func (l *incarnation) closeHTTP() {
 	}
 }
 
-// listener returns the function that opens the listener of the arklet HTTP server (protocol 2.2).
+// listener returns the function that opens the listener of the arklet HTTP server (protocol 2).
 func (o *HTTPOptions) listener() func(context.Context) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(o.Addr)
 	switch {

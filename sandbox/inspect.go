@@ -12,9 +12,9 @@ import (
 
 const statusTimeout = 5 * time.Second
 
-// Inspect returns the status of a sandbox. If bases is true, the status includes each base. If the daemon of the
-// sandbox is not running, the status is derived from the run records. If the sandbox does not exist, the error wraps
-// ErrNotUp.
+// Inspect returns the status of a sandbox. If bases is true, the status includes the status of each base. If the
+// daemon of the sandbox is not running, the status is derived from the run records. If the sandbox does not exist,
+// the error wraps ErrNotUp.
 func Inspect(ctx context.Context, home, name string, bases bool) (*Status, error) {
 	dir := state.Home(home).Dir(name)
 	if err := dir.CheckOwner(); err != nil {
@@ -56,7 +56,7 @@ func statusFromRecords(dir state.Dir) (*Status, error) {
 	return status, nil
 }
 
-// List returns the status of every sandbox that is running or whose daemon has ended unexpectedly, sorted by name.
+// List returns the status of every sandbox that is running or whose daemon has exited unexpectedly, sorted by name.
 func List(ctx context.Context, home string) ([]*Status, error) {
 	names, err := state.Home(home).Names()
 	if err != nil {

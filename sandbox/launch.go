@@ -21,12 +21,12 @@ import (
 const (
 	daemonLog = "daemon"
 	lastLines = 10
-	// reachPeriod is the interval between attempts to connect to a daemon that is starting.
+	// reachPeriod is the interval between attempts to connect to a daemon that is being started.
 	reachPeriod = 5 * time.Millisecond
 )
 
-// RunDaemon runs the daemon of the sandbox with the given state directory. Up starts a process that calls RunDaemon.
-// It blocks until the sandbox is taken down or ctx is done.
+// RunDaemon runs the daemon of the sandbox with the given state directory. It is called in the process that Up
+// starts. It blocks until the sandbox is taken down or ctx is done.
 func RunDaemon(ctx context.Context, dir string, programs Binaries, logger *slog.Logger) error {
 	return daemon.New(daemon.Options{Dir: state.Dir(dir), Binaries: programs, Logger: logger}).Start(ctx)
 }
@@ -34,11 +34,11 @@ func RunDaemon(ctx context.Context, dir string, programs Binaries, logger *slog.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // valid after done is closed
+	err  error // read only after done is closed
 }
 
-// end blocks until the daemon has ended, and kills the daemon when ctx is done. A daemon ends by itself if its up has
-// failed, or if the command that keeps the sandbox running has disconnected.
+// end blocks until the daemon has exited. If ctx is done first, end kills the daemon and returns. A daemon exits
+// without being asked if its up has failed, or if the command that keeps the sandbox running has disconnected.
 func (p *process) end(ctx context.Context) {
 	select {
 	case <-p.done:

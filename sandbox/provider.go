@@ -11,13 +11,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// envLength is the maximum number of characters of the sandbox name that a generated environment name contains. The
-// environment name becomes the value of a Node label, which can have at most 63 characters.
+// envLength is how many characters of the sandbox name a generated environment name contains at most. The environment
+// name becomes the value of a Node label, which can have at most 63 characters.
 const envLength = 50
 
-// resolve returns a copy of the configuration in which the values that depend on an earlier run or on this machine
-// are set. It replaces the provider auto, and generates an environment name for an existing cluster or an external
-// broker. notes contains one sentence for each value that resolve has set.
+// resolve returns a copy of the configuration, and sets the values that depend on an earlier run or on this machine.
+// It replaces the provider auto, and generates an environment name if the sandbox uses an existing cluster or an
+// external broker. notes contains one sentence for each value that resolve has set.
 func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (resolved *v1alpha1.Sandbox, notes []string,
 	err error) {
 	c := *config
@@ -46,8 +46,9 @@ func resolve(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) (reso
 	return &c, notes, nil
 }
 
-// resolveProvider replaces the provider auto. It selects the provider of an earlier run if that run left objects,
-// kind if a container engine has the node image, and otherwise embedded.
+// resolveProvider replaces the provider auto: with the provider of an earlier run that was not taken down, with kind
+// if a container engine has the node image and no time scale is set, and otherwise with embedded. why is empty for an
+// earlier run.
 func resolveProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1.Sandbox) (why string) {
 	if earlier != nil {
 		spec.Provider, spec.Kind, spec.Cluster = earlier.Spec.Provider, earlier.Spec.Kind, earlier.Spec.Cluster
@@ -66,10 +67,10 @@ func resolveProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1
 	return "the provider is kind, because a container engine has its node image " + image
 }
 
-// ownEnv reports whether up generates a unique environment name for the sandbox.
+// ownEnv reports whether up must generate a unique environment name for the sandbox.
 func ownEnv(config *v1alpha1.Sandbox) bool { return shared(config) && config.Spec.Env == "" }
 
-// shared reports whether the cluster or the broker of the sandbox may have other users.
+// shared reports whether the cluster or the broker of the sandbox can have other users.
 func shared(config *v1alpha1.Sandbox) bool {
 	return config.Spec.Broker.URL != "" || config.Spec.Provider == v1alpha1.ProviderExisting
 }

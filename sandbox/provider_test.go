@@ -13,8 +13,8 @@ import (
 )
 
 // TestGeneratedEnvironment checks that a sandbox on an external broker or in an existing cluster gets a unique
-// environment name. If its daemon ends without a down, the next up must keep the environment name, unless the user
-// sets another one.
+// environment name. If the daemon exits without a down, the next up must use the same environment name, unless the
+// user sets another one.
 func TestGeneratedEnvironment(t *testing.T) {
 	for name, spec := range map[string]v1alpha1.Spec{
 		"external broker": {Provider: v1alpha1.ProviderEmbedded,

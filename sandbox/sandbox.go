@@ -18,39 +18,39 @@ import (
 )
 
 const (
-	// endTime is the timeout for the end of a daemon that has nothing to remove. After the timeout, the daemon and
-	// its processes are killed.
+	// endTime is how long to wait for a daemon with nothing to clean up to exit before the daemon and its processes
+	// are killed.
 	endTime = 15 * time.Second
-	// spareTime is how much longer than the maximum duration of a down the caller waits for the daemon.
+	// spareTime is added to daemon.StopTimeout when Down waits for the daemon.
 	spareTime = 5 * time.Second
 )
 
 type (
-	// Event reports the progress of a step.
+	// Event reports the progress of an up.
 	Event = progress.Event
 	// Client is a client for the control API of a running sandbox.
 	Client = control.Client
 	// Status is the status of a sandbox.
 	Status = control.Status
-	// Base is one simulated base of a sandbox.
+	// Base is the status of one simulated base of a sandbox.
 	Base = control.Base
-	// AddRequest describes the bases to add.
+	// AddRequest is a request to add bases.
 	AddRequest = control.AddRequest
-	// RemoveRequest selects the bases to remove.
+	// RemoveRequest is a request to remove bases.
 	RemoveRequest = control.RemoveRequest
-	// RestartRequest selects the base to restart.
+	// RestartRequest is a request to restart a base.
 	RestartRequest = control.RestartRequest
-	// Action is an action that can be performed on a component: kill, pause, resume, restart, stop or start.
+	// Action is an action on a component: kill, pause, resume, restart, stop or start.
 	Action = supervise.Action
-	// ActRequest requests an action on a component.
+	// ActRequest is a request to perform an action on a component.
 	ActRequest = control.ActRequest
-	// ControllerRequest describes the module controllers that are required.
+	// ControllerRequest describes the desired configuration of the module controllers.
 	ControllerRequest = control.ControllerRequest
 	// FaultSelector selects faults.
 	FaultSelector = control.FaultSelector
-	// WatchRequest selects the events that Client.Watch returns.
+	// WatchRequest selects the events that Client.Watch reports.
 	WatchRequest = control.WatchRequest
-	// Error is an error that the daemon returns. Its Code is an HTTP status.
+	// Error is an error that the daemon has returned. Its Code is an HTTP status code.
 	Error = control.Error
 	// Component is the status of one component of a sandbox.
 	Component = control.Component
@@ -58,7 +58,7 @@ type (
 	Result = control.UpResult
 )
 
-// ErrNotUp is the cause of the error that is returned for a sandbox without a running daemon.
+// ErrNotUp is wrapped in the error for a sandbox whose daemon is not running.
 var ErrNotUp = errors.New("not up")
 
 // Options configures Up.
@@ -67,35 +67,35 @@ type Options struct {
 	Home string
 	// Config is the configuration of the sandbox, completed by v1alpha1.Complete. Required.
 	Config *v1alpha1.Sandbox
-	// KeepBases keeps the current number of bases if the sandbox is running. Default: the number is changed to the
-	// number in Config.
+	// KeepBases keeps the current number of bases if the sandbox is running. Default: Up changes it to the number in
+	// Config.
 	KeepBases bool
 	// BrokerPassword is the password of the external broker. Default: the content of spec.broker.passwordFile.
 	BrokerPassword string
-	// Binaries holds the paths of the binaries to run. Required.
+	// Binaries contains the paths of the binaries to run. Required.
 	Binaries Binaries
-	// DownOnClose takes the sandbox down when the process ends or Close is called, if this Up has started the
-	// sandbox. Default: the sandbox keeps running.
+	// DownOnClose takes the sandbox down when the process exits or Close is called, provided that this Up has started
+	// the sandbox. Default: the sandbox continues to run.
 	DownOnClose bool
-	// Progress receives progress events. Default: progress is not reported.
+	// Progress is called for each progress event. Default: progress is not reported.
 	Progress func(Event)
 }
 
-// Sandbox represents a running sandbox. It embeds a Client of the sandbox daemon.
+// Sandbox is a running sandbox. It embeds a Client of the sandbox daemon.
 type Sandbox struct {
 	*Client
 	// Name is the name of the sandbox.
 	Name string
-	// Kubeconfig is the path of the kubeconfig file for the administrator.
+	// Kubeconfig is the path of the administrator's kubeconfig.
 	Kubeconfig string
-	// Result is the result of the Up that returned this Sandbox. It is nil if Open returned the Sandbox.
+	// Result is the result of the Up that returned this Sandbox. It is nil if the Sandbox was returned by Open.
 	Result *Result
 
-	process     *process // nil if the daemon was already running
-	releaseHold func()   // cancels the call of Hold; see Options.DownOnClose
+	process     *process // nil if this Up did not start the daemon
+	releaseHold func()   // ends the call of Hold; see Options.DownOnClose
 }
 
-// Close closes the connections to the daemon. See also Options.DownOnClose.
+// Close closes the connections to the daemon. It also takes the sandbox down if Options.DownOnClose requires this.
 func (s *Sandbox) Close() {
 	if s.releaseHold != nil {
 		s.releaseHold()
@@ -115,8 +115,8 @@ func (s *Sandbox) hold(ctx context.Context) error {
 	}
 }
 
-// Wait blocks until the daemon that this Up has started ends, and returns the error of the daemon. It returns nil if
-// ctx is done first.
+// Wait blocks until the daemon exits, and returns the daemon's error. If this Up did not start the daemon, Wait
+// blocks until ctx is done. It returns nil if ctx is done first.
 func (s *Sandbox) Wait(ctx context.Context) error {
 	var ended chan struct{} // nil if the daemon was already running
 	if s.process != nil {
@@ -130,11 +130,11 @@ func (s *Sandbox) Wait(ctx context.Context) error {
 	}
 }
 
-// Up creates a sandbox, or updates a running sandbox to the configuration, and blocks until everything is ready. If
-// Up fails or ctx is done, it stops everything that it has started, except a cluster from an earlier run, which it
-// keeps. After a failure, it keeps the logs, and the error contains their path. A concurrent Up with the same name
-// fails with state.ErrBusy. If koupsandbox has not created the state directory, Up returns state.ErrNotOwned and
-// changes nothing.
+// Up creates a sandbox, or reconciles a running sandbox with the configuration, and blocks until everything is ready.
+// If Up fails or ctx is done, it stops everything that it has started, except a cluster from an earlier run, which it
+// keeps. After a failure, it keeps the logs, and the error contains their path. During another Up of the same
+// sandbox, the error wraps state.ErrBusy. If koupsandbox has not created the state directory, the error wraps
+// state.ErrNotOwned, and Up changes nothing.
 func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	home := state.Home(o.Home)
 	name := o.Config.Metadata.Name
@@ -204,7 +204,7 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	return s, nil
 }
 
-// foundCluster reports whether the sandbox reuses a cluster from an earlier run.
+// foundCluster reports whether the sandbox will reuse a cluster from an earlier run.
 func foundCluster(dir state.Dir, config *v1alpha1.Sandbox) bool {
 	keepsCluster := func(s *v1alpha1.Sandbox) bool {
 		return daemon.EffectiveProvider(s) == v1alpha1.ProviderKind || s.Spec.Durable
@@ -213,7 +213,7 @@ func foundCluster(dir state.Dir, config *v1alpha1.Sandbox) bool {
 	return err == nil && keepsCluster(earlier) && keepsCluster(config)
 }
 
-// prepare ends the processes that an earlier run has left, checks the binaries, and creates the state directory.
+// prepare stops the processes that an earlier run has left, checks the binaries, and creates the state directory.
 func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Steps) error {
 	ended, err := supervise.CleanStale(ctx, dir.Run())
 	if err != nil {
@@ -233,7 +233,8 @@ func prepare(ctx context.Context, dir state.Dir, o Options, steps *progress.Step
 }
 
 // cleanUp stops everything that a failed or canceled up has started, and returns the error to show to the user. If
-// found is true, it keeps the existing cluster and the state directory.
+// found is true, the up has reused the cluster of an earlier run, and cleanUp keeps the cluster and the state
+// directory.
 func cleanUp(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause error) error {
 	cancelled := ctx.Err() != nil
 	// The cleanup continues after the end of the command's context.
@@ -265,8 +266,8 @@ func cleanUp(ctx context.Context, dir state.Dir, s *Sandbox, found bool, cause e
 	return errors.Join(cause, err)
 }
 
-// reach returns a client for the daemon of the sandbox, and the status of the daemon. It returns nil if no daemon
-// responds. If ctx is done first, it returns the cause, because the daemon may be running.
+// reach returns a client for the daemon of the sandbox, and the status of the sandbox. If no daemon responds, both
+// are nil. If ctx is done first, reach returns its cause as an error, because a daemon may be running.
 func reach(ctx context.Context, dir state.Dir) (*Client, *Status, error) {
 	path := dir.SocketPath()
 	if path == "" {
@@ -281,8 +282,8 @@ func reach(ctx context.Context, dir state.Dir) (*Client, *Status, error) {
 	return client, status, nil
 }
 
-// Open returns a running sandbox. If the sandbox is not running, the error wraps ErrNotUp. Open also fails if another
-// version of koupsandbox has started the sandbox.
+// Open returns a running sandbox. If the sandbox is not running, the error wraps ErrNotUp. Open also fails if an
+// incompatible version of koupsandbox has started the sandbox.
 func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 	dir := state.Home(home).Dir(name)
 	if err := dir.CheckOwner(); err != nil {
@@ -312,18 +313,18 @@ type DownOptions struct {
 	Home string
 	// Name is the name of the sandbox. Required.
 	Name string
-	// KeepLogs keeps the logs in the state directory. Default: all files are removed.
+	// KeepLogs keeps the logs in the state directory. Default: Down removes all files.
 	KeepLogs bool
-	// Force is called with an error that lists the processes and objects that could not be removed. The state
-	// directory is removed nevertheless. Default: Down returns the error and keeps the state directory.
+	// Force makes Down remove the state directory even if processes or objects could not be removed. Force is called
+	// with an error that lists them. Default: Down returns the error and keeps the state directory.
 	Force func(left error)
 }
 
 // Down stops a sandbox and removes its state directory. It reports whether the sandbox existed. If the daemon is not
-// running, Down uses the run records. A concurrent Up of the same sandbox fails. If a process, an object in a cluster
-// or a kind cluster cannot be removed, Down keeps the state directory, so that you can repeat Down. With Force, it
-// removes the directory. If koupsandbox has not created the directory, Down returns state.ErrNotOwned and changes
-// nothing.
+// running, Down uses the run records. Down interrupts an Up of the same sandbox, which then fails. If a process, an
+// object in a cluster or a kind cluster cannot be removed, Down keeps the state directory, so that you can repeat
+// Down. With Force, it removes the directory nevertheless. If koupsandbox has not created the directory, the error
+// wraps state.ErrNotOwned, and Down changes nothing.
 func Down(ctx context.Context, o DownOptions) (bool, error) {
 	home := state.Home(o.Home)
 	dir := home.Dir(o.Name)
@@ -377,8 +378,8 @@ func keptError(dir state.Dir, name string) error {
 		"to abandon the remaining objects, run: koupsandbox down --name %s --force", dir, name)
 }
 
-// removeObjects removes the objects of a sandbox without the help of its daemon. The result all reports whether it is
-// certain that no objects remain. This is never certain in an existing cluster or on an external broker.
+// removeObjects removes the objects of a sandbox without using its daemon. all reports whether it is certain that no
+// objects remain, which is never the case in an existing cluster or on an external broker.
 func removeObjects(ctx context.Context, dir state.Dir) (all bool, err error) {
 	config, err := effective(dir)
 	if err != nil {

@@ -30,8 +30,8 @@ import (
 )
 
 // TestMain makes the test binary replace all binaries of a sandbox. The file name of the binary selects its behavior:
-// as koupsandbox, it runs the daemon; as koup-controlplane, it fails or never becomes ready. The end-to-end tests run
-// a complete sandbox.
+// koupsandbox runs the daemon; koup-controlplane either fails or never becomes ready; module-controller fails. The
+// end-to-end tests run a complete sandbox.
 func TestMain(m *testing.M) {
 	program := filepath.Base(os.Args[0])
 	// read by TestProcessesGetCleanEnvironment
@@ -63,8 +63,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newOptions returns options with a new home directory and test binaries. If patient is true, the binaries do not
-// fail and never become ready.
+// newOptions returns options with a new home directory and with copies of the test binary. If patient is true, the
+// control plane does not fail, but never becomes ready.
 func newOptions(t *testing.T, patient bool) sandbox.Options {
 	t.Helper()
 	home, err := os.MkdirTemp("", "home") // short, because the path of a socket is limited
@@ -100,8 +100,8 @@ func nothingRuns(t *testing.T, o sandbox.Options) {
 	}
 }
 
-// TestFailedUp checks that a failed up returns the last log lines of the failed component, stops everything, and
-// keeps only the logs.
+// TestFailedUp checks that the error of a failed up contains the last log lines of the failed component, and that the
+// up stops everything and keeps only the logs.
 func TestFailedUp(t *testing.T) {
 	o := newOptions(t, false)
 	dir := state.Home(o.Home).Dir("koup")
@@ -130,8 +130,8 @@ func TestFailedUp(t *testing.T) {
 	}
 }
 
-// TestCancelledUp checks that an up that is interrupted by Ctrl-C leaves nothing, not even logs. A second up that
-// runs at the same time must return ErrBusy.
+// TestCancelledUp checks that an up that is interrupted by Ctrl-C leaves nothing, not even logs. A second up at the
+// same time must fail with ErrBusy.
 func TestCancelledUp(t *testing.T) {
 	o := newOptions(t, true)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -170,7 +170,7 @@ func listen(t *testing.T, dir state.Dir) net.Listener {
 	return l
 }
 
-// TestRejectedUpClosesConnection checks that Up closes its connection if a running daemon rejects the up.
+// TestRejectedUpClosesConnection checks that Up closes its connection if a running daemon rejects the request.
 func TestRejectedUpClosesConnection(t *testing.T) {
 	o := newOptions(t, false)
 	dir := state.Home(o.Home).Dir("koup")
@@ -202,7 +202,7 @@ func TestRejectedUpClosesConnection(t *testing.T) {
 	}
 }
 
-// TestUpCancelledBeforeDaemonAnswers checks that Ctrl-C does not change the sandbox if the running daemon has not
+// TestUpCancelledBeforeDaemonAnswers checks that Ctrl-C does not change the sandbox while a running daemon has not
 // responded yet.
 func TestUpCancelledBeforeDaemonAnswers(t *testing.T) {
 	o := newOptions(t, true)
@@ -240,7 +240,7 @@ func TestUpCancelledBeforeDaemonAnswers(t *testing.T) {
 	}
 }
 
-// TestStatusAndDownWithoutDaemon checks that status and down use the run records if the daemon has ended
+// TestStatusAndDownWithoutDaemon checks that status and down use the run records if the daemon has exited
 // unexpectedly.
 func TestStatusAndDownWithoutDaemon(t *testing.T) {
 	o := newOptions(t, true)
@@ -269,8 +269,8 @@ func TestStatusAndDownWithoutDaemon(t *testing.T) {
 	}
 }
 
-// TestDirectoryWithoutMarker checks that a directory that koupsandbox has not created is not treated as a sandbox,
-// and that no command changes this directory.
+// TestDirectoryWithoutMarker checks that a directory without the ownership marker is not treated as a sandbox, and
+// that no command changes this directory.
 func TestDirectoryWithoutMarker(t *testing.T) {
 	o := newOptions(t, false)
 	dir := state.Home(o.Home).Dir("koup")
@@ -310,7 +310,7 @@ func TestDirectoryWithoutMarker(t *testing.T) {
 	}
 }
 
-// TestFailedDownCanBeRepeated checks that the record of a cluster is kept if the cluster cannot be removed, so that
+// TestFailedDownCanBeRepeated checks that a failed down keeps the record of a cluster that cannot be removed, so that
 // another down can remove the cluster.
 func TestFailedDownCanBeRepeated(t *testing.T) {
 	home, path := t.TempDir(), t.TempDir()
@@ -345,8 +345,8 @@ esac
 	}
 }
 
-// TestDownWithUnreachableCluster checks that a sandbox in an unreachable cluster can be removed with Force, and that
-// Force reports the remaining objects.
+// TestDownWithUnreachableCluster checks that down with Force removes a sandbox whose cluster is unreachable, and that
+// Force is called with the remaining objects.
 func TestDownWithUnreachableCluster(t *testing.T) {
 	home := t.TempDir()
 	dir := state.Home(home).Dir("demo")
@@ -403,11 +403,11 @@ func TestFindBinaries(t *testing.T) {
 	}
 }
 
-// TestProviderAuto checks that up reports which provider it chooses for the provider auto, and that the provider of
-// an earlier run has priority over a container engine.
+// TestProviderAuto checks that up reports which provider it has selected for the provider auto, and that the provider
+// of an earlier run has priority over a container engine.
 func TestProviderAuto(t *testing.T) {
 	for name, tc := range map[string]struct {
-		docker string // script that replaces the docker binary
+		docker string // script that replaces the command docker
 		stored string // configuration of an earlier run
 		want   string // expected substring of a note; empty if no note is expected
 	}{
@@ -477,7 +477,7 @@ func TestDownKeepsDirectoryIfProcessRemains(t *testing.T) {
 }
 
 // TestDownWithHangingDaemon checks that Down removes a sandbox whose daemon accepts connections but does not respond,
-// such as a stopped process.
+// like a suspended process.
 func TestDownWithHangingDaemon(t *testing.T) {
 	t.Parallel()
 	home := state.Home(t.TempDir())
@@ -498,7 +498,7 @@ func TestDownWithHangingDaemon(t *testing.T) {
 }
 
 // TestProcessesGetCleanEnvironment checks that the daemon and the components do not inherit settings or secrets from
-// the environment of the command.
+// the environment of the up command.
 func TestProcessesGetCleanEnvironment(t *testing.T) {
 	poison := map[string]string{
 		"METRICS_ADDR": ":9090", "REPORT_HOOKS": "https://chat.example", "HTTP_TUNNEL_TOKEN": "t", "ETCD_NAME": "x",
@@ -525,8 +525,8 @@ func TestProcessesGetCleanEnvironment(t *testing.T) {
 	}
 }
 
-// TestCommandsRejectDirectoryOfAnotherUser checks that no command reads, changes or connects to a sandbox in a
-// directory that another user owns. The run records in such a directory could contain PIDs of the current user's
+// TestCommandsRejectDirectoryOfAnotherUser checks that no command reads, changes or connects to a sandbox whose
+// directory belongs to another user. The run records in such a directory could contain PIDs of the current user's
 // processes, and the socket could belong to a process of the other user.
 func TestCommandsRejectDirectoryOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {

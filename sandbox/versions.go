@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// Versions holds the versions of the binaries of a sandbox. An empty version means that the version is unknown.
+// Versions contains the versions of the binaries of a sandbox. An unknown version is empty.
 type Versions struct {
 	// Koupsandbox is the version of this binary. Commit is the commit from which this binary was built.
 	Koupsandbox string `json:"koupsandbox"`
@@ -28,13 +28,14 @@ type Versions struct {
 	Base       string `json:"fakebase,omitempty"`
 }
 
-// The formats of the version output of the binaries.
+// Regular expressions for the version output of the binaries.
 var (
 	controlPlaneVersion = regexp.MustCompile(`^kubernetes (\S+)\netcd (\S+)\n$`)
 	ownVersion          = regexp.MustCompile(`^\S+ version (\S+)\n$`)
 )
 
-// VersionsOf runs the binaries concurrently to read their versions. The version of a missing binary is empty.
+// VersionsOf runs the binaries concurrently to read their versions. The version of a missing or failing binary is
+// empty.
 func VersionsOf(ctx context.Context, p Binaries) Versions {
 	v := Versions{Koupsandbox: cmp.Or(version.String(), version.ModuleVersion()), Commit: version.Commit()}
 	ask := func(path, argument string, pattern *regexp.Regexp, into ...*string) func() error {
@@ -79,7 +80,8 @@ func checkVersions(ctx context.Context, p Binaries) error {
 		strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
-// checkVersion returns an error if the daemon of a running sandbox has an incompatible version.
+// checkVersion returns an error if the daemon of a running sandbox has an incompatible version. s is the status of
+// the sandbox.
 func checkVersion(name string, s *Status) error {
 	if version.CheckCompatible("", s.Koupsandbox, version.String()) == nil {
 		return nil

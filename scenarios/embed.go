@@ -3,10 +3,10 @@ package scenarios
 
 import "embed"
 
-// Startup is the file name of the default scenario of koupsandbox bench.
+// Startup is the file name of the scenario that koupsandbox bench runs by default.
 const Startup = "startup.yaml"
 
-// Files contains the scenario file Startup and the manifests that the scenario applies.
+// Files contains the scenario file Startup and the manifests that this scenario applies.
 //
 //go:embed startup.yaml manifests/deployment.yaml manifests/service.yaml
 var Files embed.FS

@@ -15,14 +15,14 @@ import (
 const (
 	// manyBases is the number of bases of most benchmarks.
 	manyBases = 1000
-	// settleTime is how long after the last change a sandbox is at rest: the controller updates the free memory
-	// of a Node at most 50 s after an install.
+	// settleTime is the wait after the last change before a sandbox is measured at rest. The controller updates the
+	// free memory of a Node up to 50 s after an install.
 	settleTime = time.Minute
-	// idleTime is how long a sandbox at rest is measured.
+	// idleTime is the duration of a measurement of a sandbox at rest.
 	idleTime = time.Minute
 )
 
-// BenchmarkUp measures the commands up, until all Nodes are Ready, and down.
+// BenchmarkUp measures the up command, until all Nodes are Ready, and the down command.
 func BenchmarkUp(b *testing.B) {
 	for _, bases := range []int{10, manyBases} {
 		b.Run(fmt.Sprintf("bases=%d", bases), func(b *testing.B) {
@@ -55,8 +55,8 @@ func BenchmarkDeployment(b *testing.B) {
 	}
 }
 
-// BenchmarkRollout measures the rolling update of a Deployment with one Pod on each base, until all Pods of the
-// new version are Ready and those of the old one are gone.
+// BenchmarkRollout measures the rolling update of a Deployment with one Pod on each base. It ends when all Pods of
+// the new version are Ready and all Pods of the old version are deleted.
 func BenchmarkRollout(b *testing.B) {
 	s := up(b, manyBases)
 	s.createDeployment(module.OnePerBase)
@@ -66,8 +66,8 @@ func BenchmarkRollout(b *testing.B) {
 	b.ReportMetric(manyBases/rolled.time.Seconds(), "Pods/s")
 }
 
-// BenchmarkIdle measures bases with one module each at rest, and the memory of one more base. A DaemonSet creates
-// the Pods: its controller selects the Node, so that the scheduler checks only one.
+// BenchmarkIdle measures bases at rest with one module each, and the memory of one additional base. A DaemonSet
+// creates the Pods: the DaemonSet controller selects the Node of each Pod, so the scheduler only checks this Node.
 func BenchmarkIdle(b *testing.B) {
 	var smaller map[string]memory // of the benchmark before
 	var smallerBases float64

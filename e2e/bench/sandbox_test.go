@@ -34,14 +34,14 @@ const (
 	oldVersion = "1.0.0"
 	newVersion = "2.0.0"
 
-	// limit is the timeout of one step, and pollEvery the interval of checks.
+	// limit is the timeout of one step. pollEvery is the time between two checks of a condition.
 	limit     = 10 * time.Minute
 	pollEvery = 20 * time.Millisecond
 	// sampleEvery is the interval of memory samples.
 	sampleEvery = 250 * time.Millisecond
 )
 
-// ctx ends on Ctrl-C, which fails the benchmarks and removes their sandboxes.
+// ctx is cancelled by Ctrl-C. The benchmarks then fail and remove their sandboxes.
 var ctx context.Context
 
 func TestMain(m *testing.M) {
@@ -52,12 +52,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// sandbox is a sandbox to measure. Its methods stop the benchmark on errors.
+// sandbox is a sandbox under measurement. Its methods fail the benchmark on errors.
 type sandbox struct {
 	*testing.B
 	box    *box.Box
 	client kubernetes.Interface
-	// upTime is the duration of the command up.
+	// upTime is the duration of the up command.
 	upTime time.Duration
 
 	bases     int
@@ -72,7 +72,7 @@ func must(b *testing.B, err error) {
 	}
 }
 
-// up creates a sandbox, which is removed after the benchmark.
+// up creates a sandbox. The sandbox is removed when the benchmark ends.
 func up(b *testing.B, bases int) *sandbox {
 	b.Helper()
 	b.ReportMetric(0, "ns/op") // the benchmark measures its steps, not the whole
@@ -97,7 +97,7 @@ func up(b *testing.B, bases int) *sandbox {
 	return s
 }
 
-// rest waits without using the sandbox.
+// rest sleeps, without requests to the sandbox.
 func (s *sandbox) rest(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -111,7 +111,7 @@ func (s *sandbox) down() {
 	must(s.B, s.box.Down(context.Background()))
 }
 
-// watchPods follows the Pods with one watch: repeated lists would change the measurement.
+// watchPods follows the Pods with a single watch, because repeated list requests would distort the measurement.
 func (s *sandbox) watchPods() {
 	watched, stop := context.WithCancel(ctx)
 	s.stopWatch = stop
@@ -124,7 +124,8 @@ func (s *sandbox) watchPods() {
 	s.pods = informer.GetStore()
 }
 
-// count returns the number of all Pods, and the number of Ready Pods of a version that are not being deleted.
+// count returns the total number of Pods, and how many of them have the given version, are Ready and are not being
+// deleted.
 func (s *sandbox) count(version string) (all, ready int) {
 	for _, object := range s.pods.List() {
 		all++
@@ -136,7 +137,7 @@ func (s *sandbox) count(version string) (all, ready int) {
 	return all, ready
 }
 
-// waitPods waits until n Pods of the version are Ready, and no others exist.
+// waitPods waits until n Pods of the version are Ready and no other Pods exist.
 func (s *sandbox) waitPods(version string, n int) {
 	s.Helper()
 	err := wait.PollUntilContextTimeout(ctx, pollEvery, limit, true, func(context.Context) (bool, error) {
@@ -172,7 +173,7 @@ func (s *sandbox) createDaemonSet() {
 	s.waitPods(oldVersion, s.bases)
 }
 
-// rollOut updates the Deployment to the new version.
+// rollOut updates the Deployment to the new version, and waits until all its Pods are Ready.
 func (s *sandbox) rollOut() {
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%q,"env":[{"name":%q,"value":%q}]}]}}}}`,
 		app, module.URL(app, newVersion), module.EnvVersion, newVersion)
@@ -182,7 +183,8 @@ func (s *sandbox) rollOut() {
 	s.waitPods(newVersion, s.bases)
 }
 
-// deleteDeployment waits until all Pods are gone. The controller keeps a Pod until its module is uninstalled.
+// deleteDeployment deletes the Deployment, and waits until its Pods are deleted. The controller keeps each Pod until
+// its module is uninstalled.
 func (s *sandbox) deleteDeployment() {
 	background := metav1.DeletePropagationBackground
 	must(s.B, s.client.AppsV1().Deployments(namespace).Delete(ctx, app,
@@ -190,7 +192,8 @@ func (s *sandbox) deleteDeployment() {
 	s.waitPods(oldVersion, 0)
 }
 
-// requireModules fails unless n bases report exactly the module, and the others none.
+// requireModules fails unless n bases each report exactly one module, with the given version, and all other bases
+// report no modules.
 func (s *sandbox) requireModules(version string, n int) {
 	s.Helper()
 	opened, err := s.box.Open(ctx)
@@ -210,8 +213,8 @@ func (s *sandbox) requireModules(version string, n int) {
 	}
 }
 
-// unreadySince returns the number of Nodes that have not been Ready at some time since start. A Node also becomes not
-// Ready if its Lease expires.
+// unreadySince returns the number of Nodes that are not Ready, or became Ready after start. Kubernetes also sets a
+// Node Not Ready if its Lease expires.
 func (s *sandbox) unreadySince(start time.Time) int {
 	nodes, err := s.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	must(s.B, err)
@@ -226,18 +229,19 @@ func (s *sandbox) unreadySince(start time.Time) int {
 	return n
 }
 
-// usage has the resources used and the writes sent during a step.
+// usage contains the duration, the CPU time and the write requests of a step.
 type usage struct {
 	*testing.B
 	time time.Duration
-	// cpu is CPU time in seconds, by process.
+	// cpu is the CPU time in seconds, by process.
 	cpu map[string]float64
-	// controllerWrites are write requests that the controller sent, and allWrites those that the API server
-	// received. podWrites are allWrites without Leases, Events and reviews.
+	// allWrites counts all write requests that the API server received. podWrites is allWrites without the resources
+	// of isUpkeep (Leases, Events, reviews). controllerWrites counts the write requests that the controller sent,
+	// also without these resources.
 	controllerWrites, allWrites, podWrites float64
 }
 
-// measure runs a step, and returns the usage during the step.
+// measure runs a step, and returns its usage.
 func (s *sandbox) measure(step func()) usage {
 	before := s.usage()
 	start := time.Now()
@@ -253,7 +257,7 @@ func (s *sandbox) measure(step func()) usage {
 	return u
 }
 
-// usage returns the totals since the start of the sandbox.
+// usage returns the totals since the sandbox started. The field time is not set.
 func (s *sandbox) usage() usage {
 	processes, err := s.box.Processes(ctx)
 	must(s.B, err)
@@ -280,7 +284,8 @@ func isWrite(verb string) bool {
 	return slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}, verb)
 }
 
-// isUpkeep reports whether a resource is excluded from podWrites: it is written periodically, or only reports changes.
+// isUpkeep reports whether podWrites and controllerWrites exclude a resource. They exclude Leases, which are written
+// periodically, and Events and reviews, which do not change other objects.
 func isUpkeep(resource string) bool {
 	return slices.Contains([]string{"leases", "events", "subjectaccessreviews", "selfsubjectaccessreviews",
 		"tokenreviews"}, resource)
@@ -299,7 +304,7 @@ func (u usage) allCPU() (seconds float64) {
 	return seconds
 }
 
-// reportPods reports the cost of a step for each of its Pods.
+// reportPods reports the duration of a step, and its CPU time and write requests per Pod.
 func (u usage) reportPods(step string, pods float64) {
 	u.ReportMetric(u.time.Seconds(), step+"-s")
 	u.ReportMetric(u.allCPU()*1e3/pods, "cpu-ms/Pod")
@@ -308,11 +313,11 @@ func (u usage) reportPods(step string, pods float64) {
 	u.ReportMetric(u.podWrites/pods, "writes/Pod")
 }
 
-// memory is the resident memory of a process over some time, in MB.
+// memory is the mean and the maximum resident memory of a process, in MB.
 type memory struct{ mean, most float64 }
 
-// sampleMemory samples the memory of all processes until the returned function is called: a single sample depends
-// on the garbage collector.
+// sampleMemory samples the memory of all processes until end is called, and returns the result by process name. A
+// single sample would depend on when the garbage collector last ran.
 func (s *sandbox) sampleMemory() (end func() map[string]memory) {
 	processes, err := s.box.Processes(ctx)
 	must(s.B, err)

@@ -25,7 +25,7 @@ type firefox struct {
 	conn     net.Conn
 	ids      int
 	context  string
-	problems []string // errors in the console
+	problems []string // errors in the browser console
 }
 
 // newFirefox starts headless Firefox with a temporary profile.
@@ -84,7 +84,8 @@ func newFirefox(t *testing.T) *firefox {
 	return f
 }
 
-// call sends a command and waits for its response. In the meantime it records the errors of the console.
+// call sends a command and waits for its response. While it waits, it records errors of the browser console in
+// problems.
 func (f *firefox) call(method, params string, answer any) {
 	f.t.Helper()
 	f.ids++
@@ -122,7 +123,7 @@ func (f *firefox) open(url string) {
 		nil)
 }
 
-// isTrue reports whether a JavaScript expression is true.
+// isTrue reports whether a JavaScript expression evaluates to true.
 func (f *firefox) isTrue(expression string) bool {
 	f.t.Helper()
 	var answer struct{ Result struct{ Value any } }
@@ -159,7 +160,7 @@ func (f *firefox) keys(keys ...string) {
 	}
 }
 
-// requireNoErrors fails the test if the console has errors, and clears them.
+// requireNoErrors fails the test if the browser console contains errors, and then clears the recorded errors.
 func (f *firefox) requireNoErrors() {
 	f.t.Helper()
 	for _, problem := range f.problems {
@@ -168,7 +169,8 @@ func (f *firefox) requireNoErrors() {
 	f.problems = nil
 }
 
-// Firefox renders every view and past states. Without the token, the page shows no data.
+// TestFirefox checks that Firefox renders every view and past states, and that the page shows no data without the
+// token.
 func TestFirefox(t *testing.T) {
 	f := newFirefox(t)
 	ready := `document.querySelector(".shown small") && !document.querySelector(".shown small").textContent.includes("loading")`

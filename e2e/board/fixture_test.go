@@ -30,7 +30,7 @@ import (
 // web is the directory of the web UI.
 const web = "../../sandbox/board/web"
 
-// pageTime is the timeout of each wait for the page.
+// pageTime is how long each wait for the page may take.
 const pageTime = time.Minute
 
 // runStart is the start time of the run from newRun.
@@ -46,8 +46,8 @@ type fixture struct {
 	token string
 }
 
-// newRun returns a run of one minute. Half of the bases get a new version of a module. base-2 is disconnected from 10 s
-// to 30 s, and the broker is paused from 34 s to 39 s.
+// newRun returns a run that takes one minute. Half of the bases get a new version of a module. base-2 is disconnected
+// from 10 s to 30 s, and the broker is paused from 34 s to 39 s.
 func newRun(t testing.TB, bases int) *scenario.Run {
 	t.Helper()
 	run := &scenario.Run{Scenario: "story", Namespace: "story-1", Result: scenario.Passed, Started: runStart,
@@ -106,7 +106,7 @@ func newRun(t testing.TB, bases int) *scenario.Run {
 	return run
 }
 
-// serve serves the board of a run until the test ends. An empty port selects a free port.
+// serve serves the board of a run until the test ends. If port is empty, serve selects a free port.
 func serve(t testing.TB, run *scenario.Run, port string) *fixture {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
@@ -140,7 +140,7 @@ func (f *fixture) secret() string {
 	return f.token
 }
 
-// at returns the URL with the query and the token for a new session.
+// at returns the board URL with the given query and with a token that starts a new session.
 func (f *fixture) at(query string) string { return f.url + "/?" + query + "#token=" + f.secret() }
 
 // newBrowser starts headless Chromium with a temporary profile.
@@ -159,7 +159,7 @@ func newBrowser(t testing.TB) context.Context {
 	return ctx
 }
 
-// page is a page in a browser. It records errors and the hosts of requests.
+// page is a page in Chromium. It records the errors of the page and the hosts to which the page sends requests.
 type page struct {
 	t   testing.TB
 	ctx context.Context
@@ -169,7 +169,7 @@ type page struct {
 	hosts    map[string]bool
 }
 
-// viewport has the settings of a browser. Zero values mean 1280x720 and English.
+// viewport contains the window size and the language of a browser. Zero values mean 1280x720 and English.
 type viewport struct {
 	width, height int64
 	dark          bool
@@ -246,10 +246,10 @@ func (p *page) run(actions ...chromedp.Action) {
 	}
 }
 
-// errNavigated is Chromium's error for an expression whose page was replaced by another one.
+// errNavigated is the error that Chromium returns for an expression if the page navigates during the evaluation.
 const errNavigated = "Cannot find context with specified id"
 
-// wait waits until a JavaScript expression is true.
+// wait blocks until a JavaScript expression is true. After pageTime, it fails the test.
 func (p *page) wait(expression string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, pageTime)
@@ -274,7 +274,7 @@ func (p *page) ready() {
 	p.wait(`document.querySelector(".shown small") && !/loading|加载/.test(document.querySelector(".shown small").textContent)`)
 }
 
-// get returns the value of a JavaScript expression.
+// get evaluates a JavaScript expression and returns its value.
 func get[T any](p *page, expression string) (value T) {
 	p.t.Helper()
 	p.run(chromedp.Evaluate(expression, &value))

@@ -35,8 +35,8 @@ const (
 	system    = "koupleless-system"
 )
 
-// requestRecorder records the kinds of requests to the Kubernetes API, such as "apps/deployments list", and the
-// rejected requests.
+// requestRecorder records the kinds of requests to the Kubernetes API, such as "apps/deployments list", and the kinds
+// of the requests that the API server rejected.
 type requestRecorder struct {
 	next http.RoundTripper
 
@@ -85,8 +85,8 @@ func kindOf(method string, u *url.URL) string {
 	return path.Join(group, resource) + " " + verb
 }
 
-// The manifests can be applied. With exactly their permissions, the board shows all objects, and it uses every
-// permission. The arguments of the container are valid.
+// inCluster checks the manifests of the board: they can be applied, the arguments of the container are valid, and the
+// board shows all objects with exactly the permissions of the manifests and uses each of these permissions.
 func inCluster(t *testing.T, r *liveBoard) {
 	kubectl := func(words ...string) {
 		t.Helper()
@@ -139,7 +139,8 @@ func (r *liveBoard) token(namespace, account string) string {
 	return answer.Status.Token
 }
 
-// requireValidArguments runs koupsandbox with the arguments of the container. The only error is that this is not a Pod.
+// requireValidArguments runs koupsandbox with the arguments of the board's container. The only error must be that
+// koupsandbox does not run in a Pod.
 func requireValidArguments(t *testing.T, r *liveBoard, d *appsv1.Deployment) {
 	t.Helper()
 	result, err := r.box.Run(t.Context(), d.Spec.Template.Spec.Containers[0].Args...)
@@ -162,7 +163,8 @@ func allowed(role *rbacv1.ClusterRole) map[string]bool {
 	return all
 }
 
-// browse serves a board as in a cluster, logs in a user, and requests the diagnosis of each base, Pod and workload.
+// browse serves a board as in a cluster, logs in as a user, and requests the diagnosis of each base, Pod and
+// workload.
 func browse(t *testing.T, as *rest.Config, token string) {
 	t.Helper()
 	api, err := kubernetes.NewForConfig(as)

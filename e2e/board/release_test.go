@@ -36,7 +36,7 @@ func createStock(t *testing.T, r *liveBoard) {
 	check.Must(t, err)
 }
 
-// panelShows waits until the panel of a workload shows the version, the number of updated Pods and the state.
+// panelShows waits until the panel of a workload shows the given version, number of updated Pods and state.
 func (r *liveBoard) panelShows(version, updated, state string) {
 	r.t.Helper()
 	r.wait(fmt.Sprintf(`(() => { const p = document.querySelector(".panel"); const text = (s) => p?.querySelector(s)?.textContent;
@@ -44,8 +44,8 @@ func (r *liveBoard) panelShows(version, updated, state string) {
 		quote(version), quote(updated), quote(state)))
 }
 
-// The board shows a release that a user starts there, with the module states of each base in their order. No request is
-// lost.
+// releaseVersion checks that a user can start a release on the board, that the board shows the module states of each
+// base in the correct order, and that no request is lost.
 func releaseVersion(t *testing.T, r *liveBoard) {
 	createStock(t, r)
 	r.show("view=log&kinds=module&sel=workload:deployment/default/stock")
@@ -100,7 +100,7 @@ func releaseVersion(t *testing.T, r *liveBoard) {
 	r.screenshot("real-lanes")
 }
 
-// Users can pause, approve and roll back releases, and scale workloads.
+// manageWorkloads checks that users can pause, approve and roll back releases, and scale workloads.
 func manageWorkloads(t *testing.T, r *liveBoard) {
 	r.show("view=workloads&sel=workload:deployment/default/stock")
 	r.requireAction("Pause the rollout", nil, "the rollout of deployment/stock was paused")
@@ -178,7 +178,8 @@ func cordon(t *testing.T, r *liveBoard) {
 	}
 }
 
-// A scenario from the command line can be run, and the log shows its steps.
+// runScenario checks that the board can run a scenario from the --scenarios directory, and that the log shows the
+// steps of the scenario.
 func runScenario(t *testing.T, r *liveBoard) {
 	r.show("view=components")
 	r.requireAction("Run a scenario", map[string]string{"scenario": "looks"}, "looks was started")

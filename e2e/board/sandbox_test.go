@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// startBoard runs koupsandbox board for a new sandbox.
+// startBoard creates a sandbox and runs koupsandbox board for it.
 func startBoard(t *testing.T) (address string, b *box.Box) {
 	t.Helper()
 	ctx := context.Background()
@@ -66,7 +66,7 @@ type liveBoard struct {
 	api  kubernetes.Interface
 }
 
-// show opens the page with another query.
+// show opens the page with the given query.
 func (r *liveBoard) show(query string) {
 	r.t.Helper()
 	r.run(chromedp.Navigate(r.root + "/?" + query))
@@ -101,8 +101,8 @@ func (r *liveBoard) requireAction(button string, values map[string]string, want 
 	}
 }
 
-// The web UI of a real sandbox shows the bases, answers why, performs actions and follows a release. It rejects
-// requests without the token.
+// TestBoardOfRunningSandbox checks that the web UI of a real sandbox shows the bases, explains the state of objects,
+// performs actions, follows a release, and rejects requests without the token.
 func TestBoardOfRunningSandbox(t *testing.T) {
 	address, b := startBoard(t)
 	root, _, _ := strings.Cut(address, "/#")
@@ -137,7 +137,7 @@ func TestBoardOfRunningSandbox(t *testing.T) {
 	p.wait("!" + mainContains("base-1"))
 }
 
-// accessibility checks the views that show workloads, Pods and reasons.
+// accessibility checks the accessibility of the views that show workloads, Pods and reasons.
 func accessibility(t *testing.T, r *liveBoard) {
 	script := axe(t)
 	for _, query := range []string{"sel=base:base-1", "view=workloads&sel=workload:statefulset/default/ledger",

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// views has all views, with a text of each view of newRun in both languages.
+// views lists all views, each with a text that the view of newRun contains, in both languages.
 var views = []struct{ name, english, chinese string }{
 	{"overview", "base-2", "发现的问题"},
 	{"lanes", "Legend", "图例"},
@@ -29,12 +29,12 @@ func quote(s string) string {
 	return string(text)
 }
 
-// mainContains returns a JavaScript expression that is true if the content of the page contains the text.
+// mainContains returns a JavaScript expression that is true if the main element of the page contains the text.
 func mainContains(text string) string {
 	return "document.querySelector('main')?.innerText.includes(" + quote(text) + ")"
 }
 
-// axe returns the script that checks the accessibility of a page.
+// axe returns the source of axe, a script that checks the accessibility of a page.
 func axe(t *testing.T) string {
 	t.Helper()
 	script, err := os.ReadFile(web + "/node_modules/axe-core/axe.min.js")
@@ -106,7 +106,8 @@ func TestURLContainsFilter(t *testing.T) {
 	p.requireNoErrors(f)
 }
 
-// stateAt returns a JavaScript expression with the state on the card of a base. The state of a healthy base is empty.
+// stateAt returns a JavaScript expression that evaluates to the state on the card of a base. The state is an empty
+// string if the base is healthy.
 func stateAt(base string) string {
 	return `([...document.querySelectorAll(".card")].find((c) => c.querySelector("b").textContent === ` + quote(base) +
 		`)?.querySelector(".word")?.textContent ?? "")`
@@ -231,7 +232,7 @@ func TestServerUnavailable(t *testing.T) {
 	p.wait(mainContains("base-4"))
 }
 
-// The page renders a thousand bases.
+// TestThousandBases checks that the page renders a sandbox of a thousand bases.
 func TestThousandBases(t *testing.T) {
 	p := open(newBrowser(t), t, serve(t, newRun(t, 1000), "").at(""), viewport{})
 	p.wait(`document.querySelectorAll(".mini").length === 1000`)

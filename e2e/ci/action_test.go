@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// lossy sends requests to a module that is not installed.
+// lossy is a scenario that fails: it sends requests to a module that is not installed.
 const lossy = `apiVersion: sandbox.koupleless.io/v1alpha1
 kind: Scenario
 metadata: {name: lossy}
@@ -29,7 +29,7 @@ spec:
     - traffic: {stop: {}}
 `
 
-// reports has the names of the files in a report directory.
+// reports contains the names of the files in a report directory.
 var reports = []string{"junit.xml", "report.html", "report.json", "summary.md"}
 
 // workspace creates a directory with the example repository and a scenario that fails.
@@ -54,16 +54,16 @@ func fileNames(t *testing.T, folder string) []string {
 	return list
 }
 
-// job runs steps of ci/action.sh with the variables of a GitHub runner. The workflow release.yml runs the steps by
-// action.yml.
+// job runs steps of ci/action.sh with the environment variables of a GitHub runner. (The workflow release.yml runs
+// the steps through action.yml.)
 type job struct {
 	t               *testing.T
 	workspace, temp string
-	env             []string // inputs of the action
+	env             []string // environment variables with the inputs of the action
 	log             bytes.Buffer
 	mu              sync.Mutex
 	cmd             *exec.Cmd
-	// killAt is a text. A step that prints this text is killed.
+	// killAt is the output at which the step is killed; empty means never.
 	killAt string
 }
 
@@ -76,7 +76,8 @@ func newJob(t *testing.T, workspace string, env ...string) *job {
 
 func (j *job) home() string { return filepath.Join(j.temp, "koupsandbox") }
 
-// step runs a step, and reports whether it passed. It skips the test if a scenario stays inconclusive.
+// step runs a step of the action, and reports whether the step passed. If a scenario of the step is inconclusive,
+// step skips the test.
 func (j *job) step(name string) bool {
 	j.t.Helper()
 	script, err := filepath.Abs(filepath.Join(root, "ci", "action.sh"))
@@ -96,7 +97,7 @@ func (j *job) step(name string) bool {
 	return err == nil
 }
 
-// Write implements io.Writer for the output of a step.
+// Write implements io.Writer. It records the output of a step, and kills the step when the output contains killAt.
 func (j *job) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -108,14 +109,14 @@ func (j *job) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// file returns the content of a file of the runner, for example GITHUB_OUTPUT.
+// file returns the content of a file that the runner provides to steps, for example GITHUB_OUTPUT.
 func (j *job) file(name string) string {
 	text, err := os.ReadFile(filepath.Join(j.temp, name))
 	must(j.t, err)
 	return string(text)
 }
 
-// The action runs scenarios, and shows their results on GitHub.
+// TestAction checks that the action runs scenarios and shows their results on GitHub.
 func TestAction(t *testing.T) {
 	release, folder := serve(t), workspace(t)
 	inputs := []string{"KOUPSANDBOX_VERSION=" + version, "KOUPSANDBOX_MIRROR=" + release.mirror, "REPORT=out"}
@@ -166,7 +167,7 @@ func TestAction(t *testing.T) {
 	}
 }
 
-// Without scenarios, the action starts a sandbox for the next steps of the job.
+// TestActionStartsSandbox checks that without scenarios, the action starts a sandbox for the next steps of the job.
 func TestActionStartsSandbox(t *testing.T) {
 	j := newJob(t, t.TempDir(), "KOUPSANDBOX_VERSION="+version, "KOUPSANDBOX_MIRROR="+serve(t).mirror, "BASES=2")
 	if !j.step("install") || !j.step("up") {
@@ -193,7 +194,7 @@ func TestActionStartsSandbox(t *testing.T) {
 	}
 }
 
-// The step down removes the sandbox of a run that was killed.
+// TestKilledAction checks that after a run was killed, the down step of the action removes the sandbox of the run.
 func TestKilledAction(t *testing.T) {
 	j := newJob(t, workspace(t), "KOUPSANDBOX_VERSION="+version, "KOUPSANDBOX_MIRROR="+serve(t).mirror,
 		"SCENARIOS=scenarios", "REPORT=out")
@@ -206,7 +207,7 @@ func TestKilledAction(t *testing.T) {
 	}
 }
 
-// shellcheck reports no problems in ci/action.sh.
+// TestShellcheck checks that shellcheck reports no problems in ci/action.sh.
 func TestShellcheck(t *testing.T) {
 	binary, err := exec.LookPath("shellcheck")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/box"
 )
 
-// A sandbox works without a network except loopback.
+// TestOffline checks that a sandbox works in a network namespace that has only the loopback interface.
 func TestOffline(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("*** OFFLINE USE IS NOT TESTED: a network namespace needs root ***")
@@ -46,7 +46,8 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// emptyNetwork gives this goroutine and its processes a new network namespace. Its thread ends with the goroutine.
+// emptyNetwork moves this goroutine, and the processes that it starts, to a new network namespace with only the
+// loopback interface. The goroutine stays locked to its thread, and the thread exits with the goroutine.
 func emptyNetwork(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()

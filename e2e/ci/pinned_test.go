@@ -17,16 +17,17 @@ var (
 	named = regexp.MustCompile(
 		`(?m)^\s*(?:- )?(?:image|container): *["']?([^\s"'#}]+)|\bFROM ([a-z][\w./:@-]*)|\b(?:docker|podman|crane|skopeo) pull (?:-\S+ )*([a-z][\w./:@-]*)`)
 	byDigest = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
-	// allowed matches images that this repository builds, and the jars of modules and their templates.
+	// allowed matches images that need no digest because this repository builds them. It also matches the URLs of
+	// module jars and template expressions.
 	allowed = regexp.MustCompile(
 		`^(?:module-controller|koupsandbox|(?:localhost/)?koupsandbox/[a-z-]+):[\w.-]+$|^scratch$|^https?://|^\$\{\{`)
-	// uses matches an action, with the comment after it.
+	// uses matches the reference to a GitHub action and the comment after the reference.
 	uses   = regexp.MustCompile(`(?m)^\s*(?:- )?uses: *(\S+)(.*)$`)
 	pinned = regexp.MustCompile(`^actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 )
 
-// All files pin external images by digest, and external actions by commit with the release in a comment, because tags
-// can change.
+// TestImagesAndActionsArePinned checks that all files pin external images by digest, and external actions by commit
+// with the release in a comment. Tags are not sufficient, because they can be moved.
 func TestImagesAndActionsArePinned(t *testing.T) {
 	images, actions := 0, map[string]string{}
 	must(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

@@ -25,15 +25,16 @@ const (
 	root = "../.."
 	// version is the version of the served release.
 	version = "v9.8.7"
-	// allowHTTP and skipAttestation make install.sh accept a release from the server of the test.
+	// allowHTTP and skipAttestation are environment variables that make install.sh accept a release from the test
+	// server.
 	allowHTTP       = "KOUPSANDBOX_ALLOW_HTTP=1"
 	skipAttestation = "KOUPSANDBOX_SKIP_ATTESTATION=1"
 )
 
 var must = check.Must
 
-// archive returns the archive of a release with the binaries in bin. It is not compressed, because compression would
-// take most of the time of the tests.
+// archive returns the archive of a release with the binaries in bin. The archive is not compressed, because
+// compression would take most of the test time.
 var archive = sync.OnceValues(func() ([]byte, error) {
 	bin, err := box.FindBinaries(root)
 	if err != nil {
@@ -58,7 +59,7 @@ func archiveName() string {
 	return fmt.Sprintf("koupsandbox_%s_%s_%s.tar.gz", version, runtime.GOOS, runtime.GOARCH)
 }
 
-// server serves the release at the URL mirror, and records the names of the requested files.
+// server serves the release at mirror, and records the names of the requested files.
 type server struct {
 	mirror    string
 	mu        sync.Mutex
@@ -96,7 +97,7 @@ func serve(t *testing.T) *server {
 	return s
 }
 
-// downloads returns the files that were requested since the last call.
+// downloads returns the names of the files that were requested since the last call.
 func (s *server) downloads() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +106,7 @@ func (s *server) downloads() []string {
 	return list
 }
 
-// shortFolder creates a directory whose path is short enough for sockets.
+// shortFolder creates a temporary directory. Its path is short enough for Unix sockets in the directory.
 func shortFolder(t *testing.T) string {
 	t.Helper()
 	path, err := os.MkdirTemp("", "koup-ci-")
@@ -114,7 +115,7 @@ func shortFolder(t *testing.T) string {
 	return path
 }
 
-// requireNoSandbox fails the test if home has a sandbox, and removes it.
+// requireNoSandbox fails the test if home contains a sandbox, and removes this sandbox.
 func requireNoSandbox(t *testing.T, home string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())

@@ -59,8 +59,8 @@ func recipe(t *testing.T, mirror string) (script string, kept []string) {
 		[]string{".koupsandbox/cache/" + archiveName(), "reports/report.html", "reports/junit.xml"}
 }
 
-// The scripts for GitLab and for other CI servers install a release, run scenarios, and write the reports and the
-// cached archive.
+// TestScripts checks that the scripts for GitLab and for other CI servers install a release, run scenarios, and write
+// the reports and the cached archive.
 func TestScripts(t *testing.T) {
 	for name, read := range map[string]func(*testing.T, string) (string, []string){"GitLab": gitlab, "recipe": recipe} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// make test succeeds in a repository that koupsandbox init has created.
+// TestInit checks that make test succeeds in a repository that koupsandbox init has created.
 func TestInit(t *testing.T) {
 	bin, err := box.FindBinaries(root)
 	must(t, err)

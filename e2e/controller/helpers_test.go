@@ -33,7 +33,7 @@ var eventually = check.Soon
 // must fails the test on an error.
 var must = check.Must
 
-// diffError returns an error with the difference if want and got are not equal.
+// diffError returns an error that contains the difference between want and got, or nil if they are equal.
 func diffError(want, got any) error {
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("(-want +got):\n%s", diff)
@@ -41,7 +41,7 @@ func diffError(want, got any) error {
 	return nil
 }
 
-// namespace creates a namespace that is deleted when the test ends.
+// namespace creates a namespace and returns its name. The namespace is deleted when the test ends.
 func namespace(t *testing.T) string {
 	t.Helper()
 	name := envconf.RandomName("rule", 12)
@@ -59,7 +59,7 @@ func namespace(t *testing.T) string {
 	return name
 }
 
-// tail returns the last lines of a file, or the text of the error.
+// tail returns the last lines of a file. If the file cannot be read, it returns the text of the error.
 func tail(file string, lines int) string {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -73,14 +73,14 @@ func tail(file string, lines int) string {
 type base struct {
 	*fakebase.Base
 	ip   string
-	stop func() // stops the base and waits until it has ended
+	stop func() // stops the base and blocks until it has exited
 
 	mu     sync.Mutex
 	events []fakebase.Event
 }
 
-// lastBase is the number of the last base, from which its unique address is derived. No client connects to the
-// addresses of MQTT bases. The addresses of other bases are in the loopback network.
+// lastBase is the number of the last created base. Each base gets a unique IP address from its number. Addresses of
+// MQTT bases receive no connections; the addresses of HTTP bases are in the loopback network.
 var lastBase atomic.Uint32
 
 // nextAddress returns the last two bytes of an unused address.
@@ -165,7 +165,7 @@ func (b *base) history() []fakebase.Event {
 	return slices.Clone(b.events)
 }
 
-// modules returns the installed modules as name:version STATE, sorted.
+// modules returns the installed modules as "name:version STATE", sorted.
 func (b *base) modules() []string {
 	list := []string{}
 	for _, m := range b.Status().Biz {
@@ -175,7 +175,7 @@ func (b *base) modules() []string {
 	return list
 }
 
-// countChanges returns the number of changes of a module, given as name:version, to a state.
+// countChanges returns how often a module, given as name:version, has changed to the given state.
 func (b *base) countChanges(id string, to fakebase.State) int {
 	n := 0
 	for _, e := range b.history() {
@@ -227,7 +227,7 @@ func singleModule(app, version, baseName string) corev1.PodTemplateSpec {
 	return template(app, baseName, module.Container(app, version))
 }
 
-// createPod creates a Pod without a workload.
+// createPod creates a Pod that no workload owns.
 func createPod(t *testing.T, ns, name string, spec corev1.PodTemplateSpec) {
 	t.Helper()
 	_, err := client.CoreV1().Pods(ns).Create(t.Context(), module.Pod(ns, name, spec), metav1.CreateOptions{})
@@ -299,7 +299,7 @@ func nodeDeleted(ctx context.Context, name string) error {
 	return err
 }
 
-// getOK returns an error unless the response of the URL has the status 200.
+// getOK sends a GET request to the URL, and returns an error unless the response has status 200.
 func getOK(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -33,7 +33,7 @@ var settings = map[string]string{
 	"ENABLE_MODULE_VIEW":                  "true",
 }
 
-// The fixtures of all tests. TestMain and bringUp set them.
+// Fixtures that all tests share. TestMain and bringUp set them.
 var (
 	binDir       string // directory of the built binaries
 	shared       *box.Box
@@ -44,7 +44,7 @@ var (
 	hook         = &recordingHook{}
 )
 
-// parallelTests is the maximum number of concurrent tests. Most of the time, tests wait.
+// parallelTests is the maximum number of concurrent tests. It exceeds the number of CPUs, because tests mostly wait.
 const parallelTests = 12
 
 func TestMain(m *testing.M) {
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// bringUp starts a sandbox with one base. Tests start their own bases.
+// bringUp starts the shared sandbox, with one base that no test uses. Tests start their own bases.
 func bringUp(ctx context.Context, b *box.Box) error {
 	shared, binDir = b, b.Bin
 	one := 1
@@ -81,8 +81,8 @@ func bringUp(ctx context.Context, b *box.Box) error {
 	return err
 }
 
-// checkPermissions returns an error if the API server has rejected a request of the controller, which has the
-// permissions of deploy.Objects.
+// checkPermissions returns an error if the API server has rejected a request of the controller as forbidden. The
+// controller has the permissions of deploy.Objects.
 func checkPermissions() error {
 	log, err := os.ReadFile(shared.Log(box.ControllerBinary))
 	if err != nil {
@@ -96,7 +96,7 @@ func checkPermissions() error {
 	return nil
 }
 
-// hangingHook is a webhook that accepts requests and never answers.
+// hangingHook is a webhook that accepts requests but never responds.
 type hangingHook struct {
 	*httptest.Server
 	end chan struct{}

@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// area is an environment in the shared cluster with its own broker. Tests start controllers and bases in it.
+// area is an environment of the shared cluster that has its own broker. Tests start controllers and bases in an area.
 type area struct {
 	env  string
 	port string // port of the broker on 127.0.0.1
@@ -42,15 +42,15 @@ func (a area) base(t *testing.T, o fakebase.Options) *base {
 	return overMQTTAt(t, a.env, &fakebase.MQTTOptions{Broker: "tcp://127.0.0.1:" + a.port}, o)
 }
 
-// process is a module controller that a test has started.
+// process is a module controller process that a test has started.
 type process struct {
 	id, log string
 	cmd     *exec.Cmd
 	done    chan struct{}
 }
 
-// controllerCommand returns a command that runs the controller with only the given environment, and with the
-// permissions of deploy.Objects.
+// controllerCommand returns a command that runs the controller with only the given environment variables, and with
+// the permissions of deploy.Objects.
 func controllerCommand(env map[string]string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(binDir, box.ControllerBinary))
 	cmd.Env = []string{
@@ -100,7 +100,7 @@ func (p *process) ready(ctx context.Context) error {
 	return getOK(ctx, "http://"+addr+"/tunnelz")
 }
 
-// kill kills the process and waits until it has ended.
+// kill kills the process and blocks until it has exited.
 func (p *process) kill(t *testing.T) {
 	t.Helper()
 	select {
@@ -117,7 +117,7 @@ func (p *process) signal(t *testing.T, s syscall.Signal) {
 	must(t, p.cmd.Process.Signal(s))
 }
 
-// runInvalid runs a controller that must not start. It returns the exit status and the last line of the output.
+// runInvalid runs a controller with an invalid setting. It returns the exit status and the last line of the output.
 func runInvalid(t *testing.T, env map[string]string) (status int, lastLine string) {
 	t.Helper()
 	cmd := controllerCommand(env)

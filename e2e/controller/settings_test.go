@@ -17,7 +17,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// The controller exits with status 1 if a setting is invalid, and the last line of its output names the setting.
+// TestInvalidSettings checks that the controller exits with status 1 if a setting is invalid, and that the last line
+// of its output names the setting.
 func TestInvalidSettings(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -40,7 +41,8 @@ func TestInvalidSettings(t *testing.T) {
 	}
 }
 
-// Every sample of the controller can be applied without changes, and its Pods become Ready.
+// TestSamples checks that every sample of the controller can be applied without changes, and that its Pods become
+// Ready.
 func TestSamples(t *testing.T) {
 	t.Parallel()
 	overMQTT(t, fakebase.Options{}) // the samples select a base with the default name and version

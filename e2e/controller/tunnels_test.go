@@ -11,7 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// One controller serves bases with both tunnels and all generations of the Koupleless runtime.
+// TestTunnels checks that one controller serves bases with both tunnels and with all generations of the Koupleless
+// runtime.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -45,7 +46,8 @@ func TestTunnels(t *testing.T) {
 	}
 }
 
-// A base that uses both tunnels has one Node, and each module is installed once.
+// TestBaseWithBothTunnels checks that a base that uses both tunnels has one Node, and that each module is installed
+// only once.
 func TestBaseWithBothTunnels(t *testing.T) {
 	t.Parallel()
 	ns, name := namespace(t), uniqueName()

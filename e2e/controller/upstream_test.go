@@ -22,8 +22,9 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// The bundled controller takes over the Node, the Pod and the installed module of ModuleController V2 (upstream)
-// without changing them, and clears its retained commands.
+// TestMigrationFromUpstream checks that the bundled controller takes over the Node, the Pod and the installed module
+// of ModuleController V2 (upstream) without changing them, and clears the commands that upstream has retained on the
+// broker.
 func TestMigrationFromUpstream(t *testing.T) {
 	t.Parallel()
 	a, ns, name := newArea(t), namespace(t), uniqueName()
@@ -81,9 +82,9 @@ func TestMigrationFromUpstream(t *testing.T) {
 	})
 }
 
-// The documented way back to ModuleController V2 (upstream) deletes the Leases of all Nodes in the environment by
-// label, and the Nodes that the bundled controller created. Modules stay installed. Pods on Nodes with upstream names
-// keep their Nodes.
+// TestMigrationBackToUpstream follows the documented way back to ModuleController V2 (upstream): it deletes the
+// Leases of all Nodes in the environment by label, and the Nodes that the bundled controller created. All modules
+// must stay installed, and Pods on Nodes with upstream names must stay on their Nodes.
 func TestMigrationBackToUpstream(t *testing.T) {
 	t.Parallel()
 	a, ns := newArea(t), namespace(t)
@@ -127,7 +128,8 @@ func TestMigrationBackToUpstream(t *testing.T) {
 	}
 }
 
-// createUpstreamNode creates a Node as ModuleController V2 (upstream) does, with a Lease of 4 s.
+// createUpstreamNode creates a Node in the same way as ModuleController V2 (upstream), with a Lease that expires
+// after 4 s.
 func createUpstreamNode(t *testing.T, a area, nodeName, baseName string) *corev1.Node {
 	t.Helper()
 	list := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100")}
@@ -153,7 +155,7 @@ func createUpstreamNode(t *testing.T, a area, nodeName, baseName string) *corev1
 	return node
 }
 
-// connectMQTT returns a client of the area's broker, which is disconnected when the test ends.
+// connectMQTT returns a client that is connected to the area's broker. The client disconnects when the test ends.
 func connectMQTT(t *testing.T, a area, id string) paho.Client {
 	t.Helper()
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://127.0.0.1:" + a.port).SetClientID(id))

@@ -21,7 +21,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// Modules can be selected by the address and the host name of their base. Their status is one word.
+// TestModuleView checks that Modules can be selected by the address and by the host name of their base, that their
+// status is Available or Failed, and that a Module is deleted with its Pod.
 func TestModuleView(t *testing.T) {
 	t.Parallel()
 	ns, name := namespace(t), uniqueName()
@@ -67,8 +68,8 @@ func TestModuleView(t *testing.T) {
 	requireModules(map[string]string{"bad.bad": "Failed"})
 }
 
-// A failed install is reported to the webhook in the message format of DingTalk, although the first webhook in the list
-// never answers.
+// TestReportHook checks that a failed install is reported to the second webhook in the DingTalk message format,
+// although the first webhook never responds.
 func TestReportHook(t *testing.T) {
 	t.Parallel()
 	ns, name := namespace(t), uniqueName()

@@ -18,7 +18,8 @@ var (
 	heading = regexp.MustCompile(`^#{1,6} (.*)$`)
 )
 
-// Every relative link refers to an existing file and heading.
+// TestLinks checks that every relative link refers to an existing file and, if the link has an anchor, to an existing
+// heading.
 func TestLinks(t *testing.T) {
 	for _, p := range documents(t) {
 		for i, line := range p.prose() {
@@ -41,7 +42,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// prose returns the lines of a page, with the lines of blocks replaced by empty lines.
+// prose returns the lines of a page. Lines of fenced blocks are replaced by empty lines.
 func (p *page) prose() []string {
 	lines := slices.Clone(p.lines)
 	for _, b := range p.blocks {
@@ -73,7 +74,8 @@ func anchors(p *page) (list []string) {
 	return list
 }
 
-// A Chinese page has the blocks and the headings of the English page. Blocks are executed from the English page only.
+// TestChinese checks that each Chinese page has the same blocks and headings as its English page. Only the blocks of
+// English pages are executed.
 func TestChinese(t *testing.T) {
 	for _, en := range documents(t) {
 		if rest, found := strings.CutPrefix(en.path, "docs/zh/"); found {
@@ -107,7 +109,7 @@ func TestChinese(t *testing.T) {
 	}
 }
 
-// Commands are in blocks of the kind console, and other blocks have a known kind.
+// TestBlocks checks that commands are only in console blocks, and that all other blocks have a known kind.
 func TestBlocks(t *testing.T) {
 	kinds := []string{"console", "yaml", "text"}
 	for _, p := range documents(t) {

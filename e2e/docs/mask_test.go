@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// masks replace text that differs between executions. They are applied in this order.
+// masks replace text that differs between two executions of a page, such as times and ports. They are applied in this
+// order.
 var masks = []struct {
 	what *regexp.Regexp
 	by   string
@@ -39,7 +40,7 @@ var masks = []struct {
 	{regexp.MustCompile(`\s+`), " "},
 }
 
-// mask replaces variable text in a line.
+// mask applies all masks to a line.
 func mask(line string) string {
 	for _, m := range masks {
 		line = m.what.ReplaceAllString(line, m.by)
@@ -47,11 +48,11 @@ func mask(line string) string {
 	return strings.TrimRight(line, " ")
 }
 
-// omitted is a line that stands for any number of lines.
+// omitted is a line of a page that stands for any number of output lines.
 const omitted = "…"
 
-// sameOutput reports whether a command printed the lines of the page, apart from masked text. If the page omits no
-// lines, their order is ignored, because rows can be sorted by random names.
+// sameOutput reports whether the printed lines equal the lines of the page, apart from masked text. If the page omits
+// no lines, the order is ignored, because rows may be sorted by random names.
 func sameOutput(page, printed []string) bool {
 	want, got := masked(page), masked(printed)
 	if matches(want, got) {
@@ -73,7 +74,8 @@ func masked(lines []string) []string {
 	return list
 }
 
-// matches reports whether got has the lines of want in their order. A line omitted in want matches any lines.
+// matches reports whether got consists of the lines of want in the same order. The line omitted in want matches any
+// number of lines, including none.
 func matches(want, got []string) bool {
 	switch {
 	case len(want) == 0:

@@ -19,27 +19,27 @@ const root = "../.."
 
 var must = check.Must
 
-// page is one document.
+// page is one Markdown document of the repository.
 type page struct {
-	path   string // from the root of the repository
+	path   string // relative to the root of the repository
 	lines  []string
 	setup  []string // commands that are executed first; their output is ignored
 	blocks []block
 }
 
-// block is one fenced block.
+// block is one fenced block of a page.
 type block struct {
-	from, to int    // indexes of the line after the opening fence, and of the closing fence
+	from, to int    // indexes in page.lines: the first line after the opening fence, and the closing fence
 	kind     string // console, yaml, text, ...
-	file     string // name of the file with this content
-	notRun   string // reason why its commands are not executed
-	exits    int    // exit status of its last command
+	file     string // name of the file to write with the content of the block
+	notRun   string // reason why the commands of the block are not executed
+	exits    int    // expected exit status of the last command
 }
 
-// command is a command of a block ```console.
+// command is a command of a console block.
 type command struct {
 	text     string
-	from, to int // indexes of its output on the page
+	from, to int // indexes in page.lines of the expected output
 	exits    int
 }
 
@@ -55,7 +55,8 @@ func read(t *testing.T, path string) *page {
 	return p
 }
 
-// parsePage returns an error for a comment that does not precede a block, and for a fence without an end.
+// parsePage parses a document. It returns an error if a directive comment does not precede a block, or if a block has
+// no closing fence.
 func parsePage(path, text string) (*page, error) {
 	p := &page{path: path, lines: strings.Split(text, "\n")}
 	var next block
@@ -95,7 +96,7 @@ func parsePage(path, text string) (*page, error) {
 
 func (p *page) text(b block) string { return strings.Join(p.lines[b.from:b.to], "\n") }
 
-// commands returns the commands of a block, with the lines of their output.
+// commands returns the commands of a block, each with the position of its output in page.lines.
 func (p *page) commands(b block) []command {
 	var list []command
 	for i := b.from; i < b.to; i++ {
@@ -117,7 +118,7 @@ func (p *page) commands(b block) []command {
 	return list
 }
 
-// runnable reports whether the page has a command that is executed.
+// runnable reports whether at least one command of the page is executed.
 func (p *page) runnable() bool {
 	return slices.ContainsFunc(p.blocks, func(b block) bool { return b.kind == "console" && b.notRun == "" })
 }
@@ -146,7 +147,7 @@ func documents(t *testing.T) []*page {
 	return list
 }
 
-// chinese returns the path of the Chinese page of an English page; empty if it has none.
+// chinese returns the path of the Chinese translation of an English page, or an empty string if there is none.
 func chinese(path string) string {
 	if rest, found := strings.CutPrefix(path, "docs/en/"); found {
 		return "docs/zh/" + rest

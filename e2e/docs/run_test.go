@@ -22,18 +22,18 @@ import (
 var update = flag.Bool("update", false, "write the output of the commands to the pages")
 
 const (
-	// commandTimeout is the maximum time of a command.
+	// commandTimeout is the timeout of a command.
 	commandTimeout = 3 * time.Minute
-	// A read-only command is repeated for retryTime with pauses of retryInterval, until it prints the output of the
-	// page.
+	// Until its output equals the output on the page, a read-only command is repeated every retryInterval, for at
+	// most retryTime.
 	retryTime, retryInterval = 40 * time.Second, 300 * time.Millisecond
 )
 
-// readOnly matches read-only commands.
+// readOnly matches commands that change nothing and may be repeated.
 var readOnly = regexp.MustCompile(
 	`^(kubectl (get|logs|exec) |koupsandbox (base list|fault list|status|logs|list|why)|curl |grep )`)
 
-// The commands of README.md and docs/en print the output that the pages show.
+// TestPages checks that the commands of README.md and docs/en print the output that the pages show.
 func TestPages(t *testing.T) {
 	bin, err := box.FindBinaries(root)
 	must(t, err)
@@ -56,8 +56,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// execute runs the commands of a page in a directory with the files of the repository, with its own home. It removes
-// the remaining sandboxes.
+// execute runs the commands of a page in a directory with the files of the repository and with a separate home
+// directory. Afterwards, it removes the sandboxes that still exist in this home directory.
 func execute(t *testing.T, p *page, bin string) {
 	folder, err := os.MkdirTemp("", "koup-docs-") // the path of a socket must be short
 	must(t, err)
@@ -112,7 +112,7 @@ func execute(t *testing.T, p *page, bin string) {
 	}
 }
 
-// execution is the execution of a page.
+// execution is the state of one execution of a page.
 type execution struct {
 	page  *page
 	shell *shell
@@ -132,11 +132,11 @@ func (e *execution) run(ctx context.Context, command string, exits int) ([]strin
 	return out, err
 }
 
-// errSlow is the error of a scenario that was inconclusive three times.
+// errSlow means that a scenario was inconclusive three times, because the machine is too slow.
 var errSlow = errors.New("the scenario was inconclusive three times, because this machine was too slow")
 
-// try executes a command. It repeats a read-only command until the output equals that of the page. It repeats an
-// inconclusive scenario twice, and then returns errSlow.
+// try executes a command. It repeats a read-only command until its output equals the output on the page. It repeats
+// an inconclusive scenario up to two times, and then returns errSlow.
 func (e *execution) try(ctx context.Context, c command) (out []string, err error) {
 	want := trimmed(slices.Clone(e.page.lines[c.from:c.to]))
 	timeout := retryTime
@@ -165,7 +165,7 @@ func (e *execution) try(ctx context.Context, c command) (out []string, err error
 	}
 }
 
-// workFolder returns a directory with links to everything in the repository, in which commands may write files.
+// workFolder returns a new directory with links to all files of the repository. Commands may create files in it.
 func workFolder(t *testing.T, folder, bin string) string {
 	t.Helper()
 	work := filepath.Join(folder, "work")
@@ -183,7 +183,8 @@ func workFolder(t *testing.T, folder, bin string) string {
 	return work
 }
 
-// environment returns environment variables without settings of koupsandbox and without a container engine.
+// environment returns the complete environment of the commands. It selects the embedded provider, and contains no
+// koupsandbox settings of the caller.
 func environment(home, bin string) []string {
 	return []string{
 		"HOME=" + home, "PATH=" + bin + ":" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(), "LANG=C.UTF-8",
@@ -191,7 +192,7 @@ func environment(home, bin string) []string {
 	}
 }
 
-// removeSandboxes removes all sandboxes in a home.
+// removeSandboxes removes all sandboxes in a home directory.
 func removeSandboxes(t *testing.T, bin, home string) {
 	folders, _ := filepath.Glob(filepath.Join(home, ".koupsandbox", "*", "sandbox.yaml"))
 	for _, f := range folders {
@@ -202,13 +203,13 @@ func removeSandboxes(t *testing.T, bin, home string) {
 	}
 }
 
-// edit replaces lines of a page.
+// edit replaces a range of lines of a page.
 type edit struct {
 	from, to int
 	lines    []string
 }
 
-// rewrite writes a page with edits, and copies its blocks to the Chinese page.
+// rewrite writes a page with edits to its file, and copies the blocks of the page to its Chinese translation.
 func rewrite(t *testing.T, p *page, edits []edit) {
 	t.Helper()
 	for _, e := range slices.Backward(edits) {

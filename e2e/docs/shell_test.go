@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// shell is a bash process in which all commands of a page run, so that variables and functions are kept.
+// shell is a bash process that runs all commands of a page, so that variables and functions persist between commands.
 type shell struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
-	lines chan string // closed when the shell has ended
+	lines chan string // closed when the shell has exited
 }
 
-// startShell starts a shell in a directory. Stop it with close.
+// startShell starts a shell in a directory. The caller must call close.
 func startShell(dir string, env []string) (*shell, error) {
 	s := &shell{cmd: exec.Command("bash", "--noprofile", "--norc"), lines: make(chan string, 1024)}
 	s.cmd.Dir, s.cmd.Env = dir, env
@@ -49,13 +49,14 @@ func startShell(dir string, env []string) (*shell, error) {
 	return s, nil
 }
 
-// done precedes the exit status that the shell prints after each command.
+// done marks the end of a command. After each command, the shell prints done and the exit status.
 const done = "=====documented command ended====="
 
-// terminated matches the message of bash for a killed background job.
+// terminated matches the message that bash prints when a background job is killed.
 var terminated = regexp.MustCompile(`^bash: line \d+: +\d+ (Terminated|Killed)`)
 
-// run executes a command, and returns its standard output and standard error, and its exit status.
+// run executes a command and blocks until it has exited. It returns the combined standard output and standard error,
+// and the exit status.
 func (s *shell) run(ctx context.Context, command string) (lines []string, status int, err error) {
 	if _, err := fmt.Fprintf(s.in, "{ %s\n} 2>&1 </dev/null\nprintf '\\n%s %%d\\n' $?\n", command, done); err != nil {
 		return nil, 0, fmt.Errorf("the shell has exited: %w", err)
@@ -79,7 +80,7 @@ func (s *shell) run(ctx context.Context, command string) (lines []string, status
 	}
 }
 
-// trimmed returns the lines without empty lines at the end.
+// trimmed returns the lines without trailing empty lines.
 func trimmed(lines []string) []string {
 	for len(lines) > 0 && strings.TrimSpace(lines[len(lines)-1]) == "" {
 		lines = lines[:len(lines)-1]
@@ -87,7 +88,7 @@ func trimmed(lines []string) []string {
 	return lines
 }
 
-// close stops the shell and all processes that it has started.
+// close stops the shell and all processes that the shell has started, and blocks until they have exited.
 func (s *shell) close() {
 	_ = s.in.Close()
 	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGTERM)

@@ -27,10 +27,11 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/mosquitto"
 )
 
-// subnets is the number of subnets to try, because other networks may use some of them.
+// subnets is the number of random subnets to try. Other networks may already use some of them.
 const subnets = 20
 
-// container is Mosquitto in a container with its own network. Its address does not change after a restart.
+// container is Mosquitto in a container on its own network. The IP address of the container stays the same after a
+// restart.
 type container struct {
 	*mosquitto.Files
 	engine      *testcontainers.DockerProvider
@@ -84,14 +85,16 @@ func startContainer(t *testing.T) *container {
 	return c
 }
 
-// connect lets another container reach the broker. An engine isolates its networks from each other.
+// connect adds another container to the broker's network. This is necessary because a container engine isolates its
+// networks from each other.
 func (c *container) connect(t *testing.T, name string) {
 	t.Helper()
 	_, err := c.engine.Client().NetworkConnect(t.Context(), c.network, client.NetworkConnectOptions{Container: name})
 	check.Must(t, err)
 }
 
-// newNetwork creates a network with its own subnet, because an engine assigns fixed addresses only in such networks.
+// newNetwork creates a network with a subnet. Container engines assign fixed addresses only in networks that specify
+// a subnet.
 func newNetwork(t *testing.T) (name string, ip netip.Addr) {
 	t.Helper()
 	var errs []error
@@ -111,7 +114,8 @@ func newNetwork(t *testing.T) (name string, ip netip.Addr) {
 	return "", ip
 }
 
-// imageContext returns the build context of an image that contains only files. The keys are the paths in the image.
+// imageContext returns the build context of an image that contains only the given files. The keys of files are paths
+// in the image.
 func imageContext(t *testing.T, files map[string]string) *bytes.Reader {
 	t.Helper()
 	var out bytes.Buffer
@@ -131,14 +135,15 @@ func imageContext(t *testing.T, files map[string]string) *bytes.Reader {
 	return bytes.NewReader(out.Bytes())
 }
 
-// podState has fields of a Pod that change if its module is installed again or its base restarts.
+// podState contains the fields of a Pod that change when its module is installed again or its base restarts.
 type podState struct {
 	UID      string
 	Started  time.Time
 	Restarts int32
 }
 
-// podStates returns the states of the Pods of a Deployment by name, or an error unless all are Ready.
+// podStates returns the states of the Pods of a Deployment by Pod name. It returns an error unless all Pods are
+// Ready.
 func (f *fleet) podStates(ctx context.Context, name string) (map[string]podState, error) {
 	list, err := f.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
 	if err != nil {
@@ -159,8 +164,8 @@ func (f *fleet) podStates(ctx context.Context, name string) (map[string]podState
 	return all, nil
 }
 
-// brokerOutages pauses and kills the broker. The Nodes stay Ready with the condition Observed=False, and no
-// module is installed again.
+// brokerOutages pauses and kills the broker. During each outage, the Nodes must stay Ready with the condition
+// Observed=False. No module may be installed again.
 func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 	const name = "outage"
 	_, err := f.client.AppsV1().Deployments("default").Create(t.Context(),
@@ -176,7 +181,7 @@ func (f *fleet) brokerOutages(t *testing.T, c *container, bases []string) {
 	for _, fault := range []struct {
 		name       string
 		begin, end func(context.Context) error
-		problem    string // problem that status reports during the outage
+		problem    string // problem that the status command reports during the outage
 	}{
 		{"pause", func(ctx context.Context) error {
 			_, err := engine.ContainerPause(ctx, c.id, client.ContainerPauseOptions{})

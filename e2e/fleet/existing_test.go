@@ -32,26 +32,27 @@ import (
 )
 
 const (
-	// Names of the images on the nodes.
+	// Names of the images that are loaded onto the nodes.
 	fakebaseImage, controllerImage, agentImage = "localhost/e2e/fakebase:1", "localhost/e2e/module-controller:1",
 		"localhost/e2e/koupsandbox:1"
-	// brokerFolder is the directory of the broker's configuration in its container.
+	// brokerFolder is the directory of the broker's configuration in the broker's container.
 	brokerFolder = "/mosquitto/config"
 	brokerPort   = "8883"
 	// agentPod is the name of the Pod that sends requests.
 	agentPod = "koupsandbox-agent-0"
-	// readyTime is the maximum time until the nodes of the cluster are Ready.
+	// readyTime is how long to wait until the nodes of the cluster are Ready.
 	readyTime = 3 * time.Minute
 )
 
-// existingCluster is a kind cluster that no sandbox has created, with a broker outside the cluster.
+// existingCluster is a kind cluster that was not created by a sandbox. Its broker runs outside the cluster.
 type existingCluster struct {
 	kubeconfig, context string
 	client              kubernetes.Interface
 	broker              *container
 }
 
-// newExistingCluster creates a kind cluster of three nodes with the images. It is deleted when the test ends.
+// newExistingCluster creates a kind cluster with three nodes and loads the images onto the nodes. The cluster is
+// deleted when the test ends.
 func newExistingCluster(t *testing.T, binDir string, broker *container) *existingCluster {
 	t.Helper()
 	name, folder := envconf.RandomName("existing", 12), t.TempDir()
@@ -109,7 +110,7 @@ func newExistingCluster(t *testing.T, binDir string, broker *container) *existin
 	return c
 }
 
-// addRoutes adds the routes between Pods on different nodes, which some node images do not add.
+// addRoutes adds the routes between Pods on different nodes. Some node images do not add these routes.
 func (c *existingCluster) addRoutes(t *testing.T, all []nodes.Node) {
 	t.Helper()
 	for _, to := range all {
@@ -136,7 +137,7 @@ func saveLogs(t *testing.T, provider *kindcluster.Provider, name string) {
 	t.Logf("logs of the cluster: %s (error: %v); containers (error: %v):\n%s", folder, err, psErr, nodes)
 }
 
-// nodeImage returns the image that make node-image has built, or an empty string for kind's default image.
+// nodeImage returns the image that make node-image has built. An empty string selects kind's default image.
 func nodeImage(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "docker", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}",
@@ -158,7 +159,8 @@ func buildImage(t *testing.T, folder, name, binary string) (archive string) {
 	return archive
 }
 
-// objects returns the kinds and names of the objects in the cluster that a fleet could leave or delete.
+// objects returns the kinds and names of those objects in the cluster that fleet up could leave behind, or that fleet
+// down could wrongly delete.
 func (c *existingCluster) objects(ctx context.Context) (names []string, err error) {
 	add := func(kind string, items []string, listErr error) {
 		err = errors.Join(err, listErr)
@@ -201,7 +203,7 @@ func namesOf[T any, P named[T]](items []T) (names []string) {
 	return names
 }
 
-// up runs koupsandbox fleet up for the cluster.
+// up runs koupsandbox fleet up for the cluster, and opens the fleet.
 func (c *existingCluster) up(t *testing.T, f *fleet) {
 	t.Helper()
 	began := time.Now()
@@ -217,7 +219,8 @@ func (c *existingCluster) up(t *testing.T, f *fleet) {
 	check.Must(t, err)
 }
 
-// The bases and controllers of a fleet run in an existing cluster. down restores the cluster.
+// TestFleet checks that a fleet runs its bases and controllers in an existing cluster, that the fleet recovers after
+// its Pods are killed and after broker outages, and that fleet down restores the cluster.
 func TestFleet(t *testing.T) {
 	f := newFleet(t)
 	broker := startContainer(t)
@@ -288,7 +291,7 @@ func TestFleet(t *testing.T) {
 	})
 }
 
-// waitRestored waits until the cluster has exactly the objects before.
+// waitRestored waits until the cluster contains exactly the objects in before.
 func (c *existingCluster) waitRestored(t *testing.T, before []string) {
 	t.Helper()
 	check.Soon(t, "the cluster has the objects from before the fleet", func(ctx context.Context) error {

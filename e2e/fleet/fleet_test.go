@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// pods is the number of Pods with bases.
+	// pods is the number of Pods that run bases.
 	pods = 3
 	// victim is the name of the Pod that the test kills.
 	victim = "koupsandbox-bases-1"
@@ -39,7 +39,7 @@ type fleet struct {
 	client kubernetes.Interface
 }
 
-// newFleet returns a fleet that is not running.
+// newFleet returns a fleet that is not running yet. It skips the test unless E2E_FLEET is set.
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	if os.Getenv("E2E_FLEET") == "" {
@@ -67,8 +67,8 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// identities returns the identities of all bases, or an error unless each base is running, connected, and has a Ready
-// Node.
+// identities returns the identities of all bases, sorted. It returns an error unless every base is running, is
+// connected, and has a Ready Node.
 func (f *fleet) identities(ctx context.Context) ([]string, error) {
 	list, err := f.up.Bases(ctx, "")
 	if err != nil {
@@ -86,8 +86,8 @@ func (f *fleet) identities(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// waitHealthy waits until all bases and components are healthy, and fails the test unless the identities of the bases
-// are want.
+// waitHealthy waits until all bases and components are healthy. It then fails the test if the identities of the bases
+// differ from want.
 func (f *fleet) waitHealthy(t *testing.T, want []string) {
 	t.Helper()
 	var got []string
@@ -107,7 +107,8 @@ func (f *fleet) waitHealthy(t *testing.T, want []string) {
 	}
 }
 
-// rollingUpdate runs a rolling update under requests from within the cluster, of which none is lost.
+// rollingUpdate runs the rolling-update scenario, which sends requests from within the cluster, and fails the test if
+// a request is lost.
 func (f *fleet) rollingUpdate(t *testing.T) {
 	r, err := f.Run(t.Context(), "scenario", "run", "testdata/rolling-update.yaml")
 	if err != nil || r.Status != 0 || !strings.Contains(r.Out, " from within the cluster, 0 lost") {
@@ -115,8 +116,8 @@ func (f *fleet) rollingUpdate(t *testing.T) {
 	}
 }
 
-// killPod deletes a Pod of the sandbox without a grace period, and waits until its replacement runs with the same
-// bases.
+// killPod deletes a Pod of the sandbox without a grace period. It waits until the replacement of the Pod runs and the
+// fleet has the same base identities as before.
 func (f *fleet) killPod(t *testing.T, name string, before []string) {
 	pods := f.client.CoreV1().Pods("default")
 	was, err := pods.Get(t.Context(), name, metav1.GetOptions{})

@@ -17,13 +17,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fuzz"
 )
 
-// schedules is the maximum number of schedules per controller. The number, unlike a duration, does not
-// depend on the speed of the machine.
+// schedules is the maximum number of schedules per controller. The limit is a number and not a duration, so that it
+// does not depend on the speed of the machine.
 const schedules = 120
 
 var root = filepath.Join("..", "..")
 
-// The fuzzer detects each mutation that is not rare, with a random seed.
+// TestFuzzerDetectsMutations checks that the fuzzer detects each mutation that is not rare, with a random seed.
 func TestFuzzerDetectsMutations(t *testing.T) {
 	binaries := prepare(t)
 	for _, m := range mutate.All {
@@ -41,14 +41,14 @@ func TestFuzzerDetectsMutations(t *testing.T) {
 	}
 }
 
-// The fuzzer finds no failure of the controller without mutations.
+// TestControllerPasses checks that the fuzzer finds no failure of the controller without mutations.
 func TestControllerPasses(t *testing.T) {
 	if f := run(t, prepare(t)); f != nil {
 		t.Errorf("%s: %s\nrepeat with: koupsandbox fuzz --replay %d", f.Invariant, f.Seen, f.Seed)
 	}
 }
 
-// prepare returns the binaries. It skips the test unless E2E_FUZZ is set.
+// prepare returns the path of the binaries. It skips the test unless E2E_FUZZ is set.
 func prepare(t *testing.T) sandbox.Binaries {
 	t.Helper()
 	if os.Getenv("E2E_FUZZ") == "" {
@@ -60,7 +60,7 @@ func prepare(t *testing.T) sandbox.Binaries {
 	return sandbox.FindBinaries(filepath.Join(bin, box.Binary), bin)
 }
 
-// run runs the fuzzer until it finds a failure. It returns nil if there is none.
+// run runs the fuzzer and returns the first failure. It returns nil if the fuzzer finds no failure.
 func run(t *testing.T, binaries sandbox.Binaries) *fuzz.Failure {
 	t.Helper()
 	home, err := os.MkdirTemp("", "fz") // the path of a socket must be short

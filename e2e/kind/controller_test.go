@@ -27,7 +27,8 @@ func controllerPods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// onlyController returns the Pod of the controller. Pods that are being deleted are ignored.
+// onlyController returns the single Pod of the controller, ignoring Pods that are being deleted. It fails the test if
+// there is not exactly one Pod.
 func onlyController(t *testing.T) *corev1.Pod {
 	t.Helper()
 	pods, err := controllerPods(t.Context())
@@ -59,7 +60,8 @@ func waitHealthy(t *testing.T) {
 	})
 }
 
-// kill kills the process of the controller in its Pod, which the kubelet then restarts.
+// TestKilledController checks that the kill action kills the controller process in its Pod, that the kubelet restarts
+// the process in the same Pod, and that the controller then works again.
 func TestKilledController(t *testing.T) {
 	before := onlyController(t)
 	restarts := before.Status.ContainerStatuses[0].RestartCount
@@ -83,7 +85,8 @@ func TestKilledController(t *testing.T) {
 	deploy(t, "after-the-kill")
 }
 
-// up replaces a controller in the cluster by a controller on this machine, and vice versa.
+// TestControllerOnThisMachine checks that up replaces the controller in the cluster with a controller on this
+// machine, and vice versa.
 func TestControllerOnThisMachine(t *testing.T) {
 	here := spec()
 	here.Controller.Location = v1alpha1.LocationHost

@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
-// A DaemonSet that tolerates all taints gets Pods only on the nodes of kind. A DaemonSet of modules gets a Pod on every
-// base.
+// TestDaemonSetNodes checks that a DaemonSet that tolerates all taints gets Pods only on the nodes of the kind
+// cluster, and that a DaemonSet of modules gets a Pod on every base.
 func TestDaemonSetNodes(t *testing.T) {
 	image := pauseImage(t)
 	system := module.DaemonSet("default", "everywhere", corev1.PodTemplateSpec{
@@ -73,7 +73,7 @@ func TestDaemonSetNodes(t *testing.T) {
 	waitRolledOut(modules, bases, true)
 }
 
-// pauseImage returns the name of an image that every node of kind has.
+// pauseImage returns the name of an image that is present on every node of a kind cluster.
 func pauseImage(t *testing.T) string {
 	t.Helper()
 	list, err := client.CoreV1().Nodes().List(t.Context(),
@@ -92,7 +92,7 @@ func pauseImage(t *testing.T) string {
 	return ""
 }
 
-// baseNodes returns the names of the Nodes of bases.
+// baseNodes returns the set of the names of all Nodes that represent bases.
 func baseNodes(ctx context.Context) (map[string]bool, error) {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
-// deploy creates a Pod with a module, waits until it is Ready, and returns it.
+// deploy creates a Pod with one module, waits until the Pod is Ready, and returns it.
 func deploy(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	pod := module.Pod("default", name, module.Template(name, module.Container(name, "1.0.0")))
@@ -41,7 +41,8 @@ func deploy(t *testing.T, name string) *corev1.Pod {
 	return pod
 }
 
-// The API server of the cluster reaches the kubelet API in the Pod of the controller.
+// TestLogsAndExec checks that logs and exec of a module work: the API server of the cluster must reach the kubelet
+// API in the Pod of the controller.
 func TestLogsAndExec(t *testing.T) {
 	pod := deploy(t, "with-a-log")
 	text, err := client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name,

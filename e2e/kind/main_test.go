@@ -21,7 +21,7 @@ import (
 const (
 	// bases is the number of bases of the shared sandbox.
 	bases = 3
-	// nodes is the number of nodes of its cluster.
+	// nodes is the number of nodes of the shared sandbox's cluster.
 	nodes = 2
 )
 
@@ -49,7 +49,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// findEngine returns the container engine in $KOUPSANDBOX_ENGINE, or else the first engine that responds.
+// findEngine returns the container engine in $KOUPSANDBOX_ENGINE. If the variable is not set, findEngine returns the
+// first of docker and podman that responds.
 func findEngine(ctx context.Context) (string, error) {
 	engines := []string{"docker", "podman"}
 	if name := os.Getenv("KOUPSANDBOX_ENGINE"); name != "" {
@@ -63,13 +64,14 @@ func findEngine(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("no container engine responds (%s); start one of them", strings.Join(engines, ", "))
 }
 
-// newBox returns a sandbox that only one test uses.
+// newBox returns a sandbox that only the calling test uses. The sandbox is not running.
 func newBox(kind string) *box.Box {
 	return &box.Box{Bin: shared.Bin, Home: shared.Home, Name: envconf.RandomName(kind, 10),
 		Provider: v1alpha1.ProviderKind}
 }
 
-// spec returns a configuration with the controller in the cluster, which is the default, and each base in its own Pod.
+// spec returns a configuration in which the controller runs in the cluster, which is the default, and each base runs
+// in its own Pod.
 func spec() v1alpha1.Spec {
 	count := bases
 	return v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &count, Runtime: v1alpha1.RuntimeCluster, PerPod: 1},
@@ -88,7 +90,7 @@ func bringUp(ctx context.Context, b *box.Box) (err error) {
 	return open(ctx)
 }
 
-// open connects to the shared sandbox.
+// open connects to the shared sandbox, and sets up and client.
 func open(ctx context.Context) error {
 	var errs [2]error
 	up, errs[0] = shared.Open(ctx)

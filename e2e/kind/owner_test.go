@@ -20,7 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// up does not use or change a kind cluster with its name that no sandbox has created.
+// TestForeignCluster checks that up fails if a kind cluster with the sandbox's cluster name exists that no sandbox
+// created, and that neither up nor down changes this cluster.
 func TestForeignCluster(t *testing.T) {
 	b := newBox("foreign")
 	nodes, err := client.CoreV1().Nodes().List(t.Context(),
@@ -63,7 +64,8 @@ func TestForeignCluster(t *testing.T) {
 	requireUnchanged("down")
 }
 
-// After a crash of the daemon, the next successful up uses the cluster with its objects.
+// TestClusterAfterCrash checks that after a crash of the daemon, a failed up does not change the cluster, and the
+// next successful up reuses the cluster and its objects.
 func TestClusterAfterCrash(t *testing.T) {
 	kept, err := client.AppsV1().Deployments("default").Create(t.Context(),
 		module.Deployment("default", "kept", 1, module.Template("kept", module.Container("kept", "1.0.0"))),
@@ -100,7 +102,7 @@ func TestClusterAfterCrash(t *testing.T) {
 	eventually(t, "the Deployment is Ready on the new bases", checkReady)
 }
 
-// requireNodesOfBases fails the test unless exactly the existing bases have Nodes.
+// requireNodesOfBases fails the test unless exactly the existing bases have a Node.
 func requireNodesOfBases(t *testing.T) {
 	t.Helper()
 	list, err := up.Bases(t.Context(), "")
@@ -127,7 +129,7 @@ func killDaemon(t *testing.T) {
 	must(t, err)
 }
 
-// upWith runs up for the shared sandbox.
+// upWith runs up for the shared sandbox with the given configuration.
 func upWith(t *testing.T, with v1alpha1.Spec) box.Result {
 	t.Helper()
 	file, err := shared.WriteConfig(with)
@@ -137,14 +139,14 @@ func upWith(t *testing.T, with v1alpha1.Spec) box.Result {
 	return r
 }
 
-// recreateWith kills the daemon of the shared sandbox, and runs up with another configuration.
+// recreateWith kills the daemon of the shared sandbox, and runs up with the given configuration.
 func recreateWith(t *testing.T, with v1alpha1.Spec) {
 	t.Helper()
 	killDaemon(t)
 	upAgain(t, with)
 }
 
-// upAgain runs up for the shared sandbox, and fails the test unless it uses the existing cluster.
+// upAgain runs up for the shared sandbox. It fails the test unless up reuses the existing cluster.
 func upAgain(t *testing.T, with v1alpha1.Spec) {
 	t.Helper()
 	if r := upWith(t, with); r.Status != 0 || !strings.Contains(r.Err, "using the existing kind cluster") {
@@ -155,7 +157,8 @@ func upAgain(t *testing.T, with v1alpha1.Spec) {
 	}
 }
 
-// Ctrl-C during the creation of the cluster deletes its containers and the files of the sandbox.
+// TestInterruptedCreation checks that Ctrl-C while up creates the cluster deletes the containers of the cluster and
+// the files of the sandbox.
 func TestInterruptedCreation(t *testing.T) {
 	b := newBox("half")
 	file, err := b.WriteConfig(spec())

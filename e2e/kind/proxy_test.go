@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// Rolling updates lose no request through kube-proxy, both with a new connection for each request and with persistent
-// connections. The catalogue tests the other rolling updates on kind.
+// TestRollingUpdateThroughKubeProxy checks that rolling updates lose no requests through kube-proxy, with persistent
+// connections as well as with a new connection for each request. The catalogue tests the other rolling updates on
+// kind.
 func TestRollingUpdateThroughKubeProxy(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	must(t, shared.Must(t.Context(), "scenario", "run", "--json", file, "testdata/through-kube-proxy.yaml"))

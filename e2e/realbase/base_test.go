@@ -21,26 +21,26 @@ import (
 
 // Options configure a base. Jar, Log and Identity are required.
 type Options struct {
-	// Jar is the path of the base that Maven built.
+	// Jar is the path of the base's jar that Maven built.
 	Jar string
 	// Log is the file to which the output of the JVM is appended.
 	Log string
 	// Identity, Name, Version, Env and IP are the values that the base reports. Defaults, except for Identity:
 	// "realbase", "1.0.0", "dev" and "198.18.0.1".
 	Identity, Name, Version, Env, IP string
-	// Settings affect the responses of arklet. The zero value is a base without flags.
+	// Settings change how arklet responds. The zero value is a base without flags.
 	Settings recording.Settings
 	// Controller is the URL of a controller's HTTP tunnel, which receives heartbeats. Default: no HTTP tunnel.
 	Controller string
 	// Broker is host:port of an MQTT broker. Default: no MQTT tunnel.
 	Broker, Username, Password string
-	// Downloads is an empty directory for the jars that the base downloads. If empty, the base chooses one.
-	// Required if Settings.Disk is set.
+	// Downloads is an empty directory to which the base downloads jars. If it is not set, the base selects a
+	// directory. It is required if Settings.Disk is set.
 	Downloads string
-	// JVM has additional options of the JVM.
+	// JVM contains additional command-line options of the JVM.
 	JVM []string
-	// Host is the loopback address for connections to the base, whose servers listen on all addresses. Default:
-	// 127.0.0.1.
+	// Host is the loopback address that clients use to connect to the base. The base itself listens on all addresses.
+	// Default: 127.0.0.1.
 	Host string
 }
 
@@ -51,7 +51,7 @@ type Base struct {
 	ready, ended chan struct{}
 }
 
-// New returns a base with free ports, which is not started.
+// New returns a base that is not started. It selects free ports for the base.
 func New(o Options) (*Base, error) {
 	for field, value := range map[*string]string{&o.Name: "realbase", &o.Version: "1.0.0", &o.Env: "dev",
 		&o.IP: "198.18.0.1", &o.Host: "127.0.0.1"} {
@@ -74,8 +74,8 @@ func (b *Base) Arklet() string { return b.arklet }
 // Web returns the URL of the base's web server, which its modules share.
 func (b *Base) Web() string { return "http://" + b.web }
 
-// Start runs the JVM, and blocks until it has ended. When ctx ends, Start kills the JVM and returns nil. It returns an
-// error if the JVM exits by itself; the log has the reason.
+// Start runs the JVM, and blocks until the JVM has exited. When ctx ends, Start kills the JVM and returns nil. Start
+// returns an error if the JVM exits for another reason, which the log of the base contains.
 func (b *Base) Start(ctx context.Context) error {
 	defer close(b.ended)
 	log, err := os.OpenFile(b.opts.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -106,7 +106,7 @@ func (b *Base) Start(ctx context.Context) error {
 	return fmt.Errorf("base %q exited: %w; see %s", b.opts.Identity, err, b.opts.Log)
 }
 
-// WaitReady blocks until arklet answers.
+// WaitReady blocks until arklet responds. It returns an error if the JVM exits or ctx ends first.
 func (b *Base) WaitReady(ctx context.Context) error {
 	select {
 	case <-b.ready:
@@ -118,7 +118,7 @@ func (b *Base) WaitReady(ctx context.Context) error {
 	}
 }
 
-// probe closes ready when arklet answers, and returns then or when ctx ends.
+// probe closes b.ready when arklet responds. It blocks until then, or until ctx ends.
 func (b *Base) probe(ctx context.Context) {
 	for tick := time.NewTicker(100 * time.Millisecond); ; {
 		if _, err := b.Command(ctx, "queryAllBiz", "{}"); err == nil {
@@ -174,7 +174,8 @@ func (b *Base) Modules(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
-// command returns the command of the JVM. With Settings.Disk, downloads have their own small file system.
+// command returns the command that runs the JVM. If Settings.Disk is set, the directory Downloads is a separate small
+// file system.
 func (b *Base) command(ctx context.Context) *exec.Cmd {
 	if b.opts.Settings.Disk == 0 {
 		return exec.CommandContext(ctx, "java", b.arguments()...)
@@ -182,8 +183,8 @@ func (b *Base) command(ctx context.Context) *exec.Cmd {
 	return onSmallDisk(ctx, b.opts.Settings.Disk, b.opts.Downloads, append([]string{"java"}, b.arguments()...)...)
 }
 
-// onSmallDisk returns a command with a file system of the given size in KiB mounted on a directory. The mount exists
-// only in the mount namespace of the process.
+// onSmallDisk returns a command that mounts a file system of the given size in KiB on a directory, and then runs
+// command. The mount exists only in the mount namespace of the process.
 func onSmallDisk(ctx context.Context, size int, folder string, command ...string) *exec.Cmd {
 	const script = `mount -t tmpfs -o size="$1"k downloads "$2"; shift 2; exec "$@"`
 	return exec.CommandContext(ctx, "unshare",
@@ -191,7 +192,7 @@ func onSmallDisk(ctx context.Context, size int, folder string, command ...string
 			strconv.Itoa(size), folder}, command...)...)
 }
 
-// NoSmallDisk returns an error if bases cannot have Settings.Disk on this system. Settings.Disk needs unshare and user
+// NoSmallDisk returns an error if this system does not support Settings.Disk, which needs unshare and user
 // namespaces.
 func NoSmallDisk(ctx context.Context, folder string) error {
 	if out, err := onSmallDisk(ctx, 4, folder, "true").CombinedOutput(); err != nil {
@@ -200,7 +201,8 @@ func NoSmallDisk(ctx context.Context, folder string) error {
 	return nil
 }
 
-// arguments returns the arguments of the JVM. All settings are system properties, because arklet reads nothing else.
+// arguments returns the arguments of the JVM. All settings are system properties, because arklet reads its settings
+// only from them.
 func (b *Base) arguments() []string {
 	o := b.opts
 	_, arkletPort, _ := net.SplitHostPort(b.arklet) // New created the address
@@ -244,11 +246,11 @@ func (b *Base) arguments() []string {
 	return append(append(list, o.JVM...), "-jar", o.Jar)
 }
 
-// firstPort and lastPort limit the ports of bases to those that systems do not assign automatically, because a JVM
-// listens only seconds after freePorts has closed its listeners.
+// firstPort and lastPort bound the ports of bases. The range is outside the ephemeral port range: a JVM takes seconds
+// to start listening, and the operating system must not assign its port to another process in the meantime.
 const firstPort, lastPort = 15000, 30000
 
-// freePorts returns different ports on which no process listens.
+// freePorts returns count different ports on which no process listens.
 func freePorts(count int) ([]string, error) {
 	var ports []string
 	for attempts := 100; len(ports) < count; attempts-- {

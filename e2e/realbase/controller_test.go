@@ -19,8 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// The module of a Pod is installed from a file or over HTTP, answers requests, and is uninstalled when the Pod is
-// deleted.
+// TestInstallAndUninstall checks that the module of a Pod is installed from a file or over HTTP, answers requests,
+// and is uninstalled when the Pod is deleted.
 func TestInstallAndUninstall(t *testing.T) {
 	t.Parallel()
 	for tunnel, url := range map[recording.Tunnel]func(string) string{recording.MQTT: fileURL,
@@ -45,8 +45,8 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 }
 
-// A rolling update loses no request: over MQTT with activate.new.module=true, and over HTTP also without flags, because
-// the controller sends switchBiz.
+// TestRollingUpdate checks that a rolling update loses no requests. Over MQTT, the base must set
+// activate.new.module=true. Over HTTP, the base needs no flags, because the controller sends switchBiz.
 func TestRollingUpdate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -79,8 +79,8 @@ func TestRollingUpdate(t *testing.T) {
 	}
 }
 
-// Requests that a base forwards to its module do not block the threads of the web server: a server with one thread
-// answers concurrent requests.
+// TestForwardedRequestsDoNotBlockServer checks that a web server with one thread answers concurrent requests. The
+// threads of the web server must not block while a base forwards requests to its module.
 func TestForwardedRequestsDoNotBlockServer(t *testing.T) {
 	t.Parallel()
 	o := options(t, recording.HTTP, recording.Settings{})
@@ -98,7 +98,7 @@ func TestForwardedRequestsDoNotBlockServer(t *testing.T) {
 	requests.Wait()
 }
 
-// install installs a version of the module without the controller.
+// install installs a version of the module shop directly, without the controller.
 func (b *jvm) install(t *testing.T, version, jar string) {
 	t.Helper()
 	answer, err := b.Command(t.Context(), "installBiz",
@@ -108,7 +108,7 @@ func (b *jvm) install(t *testing.T, version, jar string) {
 	}
 }
 
-// waitRolledOut waits until the Deployment is complete, and the base has only the version.
+// waitRolledOut waits until the rollout of the Deployment is complete, and the base has only the given version.
 func waitRolledOut(t *testing.T, ns string, b *jvm, version string) {
 	t.Helper()
 	eventually(t, "the Pod has "+version, func(ctx context.Context) error {
@@ -125,7 +125,7 @@ func waitRolledOut(t *testing.T, ns string, b *jvm, version string) {
 	b.waitModules(t, "shop:"+version+" activated")
 }
 
-// describePods returns the states of all Pods in a namespace, for messages.
+// describePods returns the states of all Pods in a namespace, for use in messages.
 func describePods(ctx context.Context, ns string) string {
 	list, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -138,7 +138,7 @@ func describePods(ctx context.Context, ns string) string {
 	return strings.Join(all, "; ")
 }
 
-// load is an open-loop client: it sends requests at a fixed rate, independently of the responses.
+// load is an open-loop load generator: it sends requests at a fixed rate, independently of the responses.
 type load struct {
 	stop func()
 
@@ -147,10 +147,10 @@ type load struct {
 	bad     []string
 }
 
-// requestInterval is the time between two requests.
+// requestInterval is the time between the starts of two requests.
 const requestInterval = 10 * time.Millisecond
 
-// startLoad sends requests until the test ends or stop is called.
+// startLoad starts to send requests in the background. It sends them until stop is called or the test ends.
 func startLoad(t *testing.T, b *jvm, path string) *load {
 	t.Helper()
 	l := &load{answers: map[string]int{}}
@@ -184,7 +184,8 @@ func startLoad(t *testing.T, b *jvm, path string) *load {
 	return l
 }
 
-// requireLossless stops the load, and fails the test unless all requests were answered, by both versions.
+// requireLossless stops the load. It fails the test unless all requests were answered, and each of the two versions
+// answered some of them.
 func (l *load) requireLossless(t *testing.T) {
 	t.Helper()
 	l.stop()
@@ -197,7 +198,8 @@ func (l *load) requireLossless(t *testing.T) {
 	}
 }
 
-// The Ready condition of a Pod has the error code of a real base.
+// TestFailures checks that the Ready condition of a Pod contains the error code of a real base after a failed
+// install.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	for _, tunnel := range tunnels {
@@ -237,7 +239,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// notReadyWith reports whether a Pod is not Ready with a message that contains the text.
+// notReadyWith reports whether the Pod's Ready condition is not True and its message contains text.
 func notReadyWith(p *corev1.Pod, text string) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue && strings.Contains(c.Message, text) {
@@ -247,7 +249,7 @@ func notReadyWith(p *corev1.Pod, text string) bool {
 	return false
 }
 
-// waitBaseline waits until the controller has answered the baseline query of a base with the number of modules.
+// waitBaseline waits until the controller has answered the baseline query of a base with the given number of modules.
 func waitBaseline(t *testing.T, identity string, modules int) {
 	t.Helper()
 	want := fmt.Sprintf(`msg="a base queried its baseline" base=%s modules=%d`, identity, modules)
@@ -260,8 +262,8 @@ func waitBaseline(t *testing.T, identity string, modules int) {
 	})
 }
 
-// The modules of a base are installed again after a crash: over MQTT the base queries its baseline, and over HTTP the
-// controller sends install commands.
+// TestRestart checks that the modules of a base are installed again after the base crashes. Over MQTT, the base
+// queries its baseline. Over HTTP, the controller sends install commands.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for _, tunnel := range tunnels {

@@ -26,7 +26,7 @@ import (
 
 const timeout = check.Timeout
 
-// tunnels has the tunnels that tests run with. Each base has one of them.
+// tunnels lists the tunnels with which tests run. Each base uses one of them.
 var tunnels = []recording.Tunnel{recording.MQTT, recording.HTTP}
 
 var eventually = check.Soon
@@ -34,7 +34,7 @@ var eventually = check.Soon
 // must fails the test on an error.
 var must = check.Must
 
-// namespace creates a namespace that is deleted when the test ends.
+// namespace creates a namespace and returns its name. The namespace is deleted when the test ends.
 func namespace(t *testing.T) string {
 	t.Helper()
 	name := envconf.RandomName("real", 12)
@@ -49,17 +49,17 @@ func namespace(t *testing.T) string {
 	return name
 }
 
-// lastBase is the number of the last base, from which its unique address is derived.
+// lastBase is the number of the last created base. Each base gets a unique IP address from its number.
 var lastBase atomic.Uint32
 
 // jvm is a running real base.
 type jvm struct {
 	*Base
 	name string
-	kill func() // kills the JVM and waits until it has ended
+	kill func() // kills the JVM and blocks until it has exited
 }
 
-// options returns options for a new base with a unique name.
+// options returns the options of a new base with a unique name.
 func options(t *testing.T, tunnel recording.Tunnel, settings recording.Settings) Options {
 	t.Helper()
 	if missing != nil {
@@ -115,11 +115,11 @@ func start(t *testing.T, o Options) *jvm {
 	return b
 }
 
-// fileURL returns the file URL of a jar, and serverURL its URL on the HTTP server.
+// fileURL returns the file URL of a jar. serverURL returns its URL on the HTTP server jars.
 func fileURL(jar string) string   { return "file://" + filepath.Join(target, jar) }
 func serverURL(jar string) string { return jars + "/" + jar }
 
-// shopTemplate returns a Pod template with the module for the base.
+// shopTemplate returns a Pod template with a module. Only the given base matches its node selector.
 func shopTemplate(b *jvm, name, version, url string) corev1.PodTemplateSpec {
 	c := module.Container(name, version)
 	c.Image = url
@@ -167,11 +167,12 @@ func deletePod(t *testing.T, ns, name string) {
 	})
 }
 
-// requestTimeout is the timeout of a request to a base's web server. It is longer than the timeout of the base for a
+// requestTimeout is the timeout of a request to a base's web server. It is longer than the base's own timeout for a
 // forwarded request.
 const requestTimeout = 30 * time.Second
 
-// get sends a GET request to the base's web server and returns the body of a 200 response.
+// get sends a GET request to the base's web server and returns the response body. It returns an error unless the
+// status is 200.
 func (b *jvm) get(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -191,7 +192,7 @@ func (b *jvm) get(ctx context.Context, path string) (string, error) {
 	return string(body), err
 }
 
-// waitModules waits until the base has exactly these modules, as "name:version state".
+// waitModules waits until the base has exactly the given modules, each in the form "name:version state".
 func (b *jvm) waitModules(t *testing.T, want ...string) {
 	t.Helper()
 	eventually(t, "the base has its modules", func(ctx context.Context) error {

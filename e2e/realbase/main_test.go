@@ -23,7 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// The fixtures of all tests. TestMain and bringUp set them.
+// Fixtures that all tests share. TestMain and bringUp set them.
 var (
 	target       string // directory of the jars that Maven built, and of variants
 	shared       *box.Box
@@ -33,25 +33,27 @@ var (
 	jars         string // URL of an HTTP server with the jars
 )
 
-// Files that Maven built.
+// Names of the jars that Maven built.
 const (
 	BaseJar  = "base.jar"
 	ShopJar1 = "shop-1.0.0-ark-biz.jar"
 	ShopJar2 = "shop-2.0.0-ark-biz.jar"
 )
 
-// variants has the names of jars that bringUp creates, with the manifest attributes that differ from the module.
+// variants lists the jars that bringUp creates, by name. Each value contains the manifest attributes that differ from
+// the attributes of the module that Maven built.
 var variants = map[string]recording.Manifest{
 	"throwing.jar": {"Ark-Biz-Name": "throwing", "Main-Class": "koupsandbox.module.Throwing",
 		"Start-Class": "koupsandbox.module.Throwing"},
 	"same-path.jar": {"Ark-Biz-Version": "2.0.0"}, // has the web context path of version 1.0.0
 }
 
-// missing is the reason why no real base is available. Tests that need a real base are skipped if it is set.
+// missing is the reason why no real base is available, or nil. Tests that need a real base are skipped if missing is
+// not nil.
 var missing error
 
-// TestMain runs tests with a real base only with E2E_REALBASE set, so that make test does not repeat
-// make e2e-realbase. With E2E_REALBASE, a missing real base is an error.
+// TestMain runs tests that need a real base only if E2E_REALBASE is set, so that make test does not repeat make
+// e2e-realbase. If it is set and no real base is available, TestMain exits with an error.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if os.Getenv("E2E_REALBASE") == "" && !*record {
@@ -73,7 +75,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// prepare returns an error if Java or a jar of the real base is missing.
+// prepare sets target. It returns an error if Java or a jar of the real base is missing.
 func prepare() (err error) {
 	target, err = filepath.Abs("target")
 	if err != nil {
@@ -91,7 +93,7 @@ func prepare() (err error) {
 	return nil
 }
 
-// manifest returns the main attributes of the module that Maven built.
+// manifest returns the main attributes in the manifest of the module that Maven built.
 func manifest() (recording.Manifest, error) {
 	in, err := zip.OpenReader(filepath.Join(target, ShopJar1))
 	if err != nil {
@@ -109,7 +111,7 @@ func manifest() (recording.Manifest, error) {
 	return m, err
 }
 
-// bringUp creates the variants, and starts a sandbox whose controller supports both tunnels.
+// bringUp creates the jars of variants, and starts a sandbox whose controller uses both tunnels.
 func bringUp(ctx context.Context, b *box.Box) error {
 	shared = b
 	for name, changes := range variants {

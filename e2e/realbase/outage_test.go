@@ -15,11 +15,12 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/recording"
 )
 
-// heartbeatInterval is the time between two heartbeats over MQTT.
+// heartbeatInterval is the interval between a base's heartbeats over MQTT.
 const heartbeatInterval = 10 * time.Second
 
-// If the broker is unavailable for longer than the heartbeat interval, a base never sends heartbeats again. It still
-// executes commands when the broker is available again, and the controller continues to use it.
+// TestHeartbeatsEnd checks the case of a base that never sends heartbeats again, because the broker was unavailable
+// for longer than the heartbeat interval. When the broker is available again, the base must still execute commands,
+// and the controller must continue to use the base.
 func TestHeartbeatsEnd(t *testing.T) {
 	o := options(t, recording.MQTT, recording.Settings{})
 	b, ns := start(t, o), namespace(t)
@@ -62,8 +63,8 @@ func TestHeartbeatsEnd(t *testing.T) {
 	b.waitModules(t)
 }
 
-// subscribe subscribes to a topic filter with the permissions of the controller, and returns the topics of the
-// messages.
+// subscribe subscribes to a topic filter with the permissions of the controller. The returned channel receives the
+// topic of each message.
 func subscribe(t *testing.T, topic string) <-chan string {
 	t.Helper()
 	messages := make(chan string, 1000)

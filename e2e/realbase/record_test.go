@@ -25,21 +25,21 @@ var record = flag.Bool("record", false, "write the answers of real bases into th
 // recordings is the directory of all recordings.
 var recordings = filepath.Join("..", "..", "fakebase", "testdata", "real")
 
-// versions are the versions in java/pom.xml and of its dependencies.
+// versions contains the versions in java/pom.xml and the versions of its dependencies.
 var versions = recording.Versions{Koupleless: "2.1.6", SofaArk: "3.1.7", SpringBoot: "3.2.12", Fastjson: "1.2.83",
 	Java: "17"}
 
 const (
-	// startTime is the maximum time that a base needs to start on a busy machine.
+	// startTime is how long to wait for a base to start on a busy machine.
 	startTime = 3 * time.Minute
-	// playTime is the maximum time for the requests of a recording.
+	// playTime is how long the requests of a recording may take.
 	playTime = 10 * time.Minute
 	silence  = 3 * time.Second
 )
 
-// TestRecord sends the requests of all recordings to real bases, and writes the responses into the recordings. To add a
-// recording, write a file without responses, and mark the requests that have none. The jar of a module has the module
-// identity of the recording, and otherwise the content of the module that Maven built.
+// TestRecord sends the requests of all recordings to real bases, and writes the responses into the recordings. To add
+// a recording, write a file without responses, and mark the requests that get no response. The jars of a recording
+// have the module identity in the recording; their other content is from the module that Maven built.
 func TestRecord(t *testing.T) {
 	if !*record {
 		t.Skip("run it with: make record")
@@ -66,7 +66,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// recordExchanges records with one base.
+// recordExchanges records the exchanges of the named recordings with one base.
 func recordExchanges(t *testing.T, settings recording.Settings, names []string, all map[string]recording.Recording) {
 	t.Run(fmt.Sprintf("%+v", settings), func(t *testing.T) {
 		w := &environment{server: openBroker(t), tap: recording.NewTap()}
@@ -106,7 +106,7 @@ func recordExchanges(t *testing.T, settings recording.Settings, names []string, 
 	})
 }
 
-// recordPhases records with a base that has its own broker or controller.
+// recordPhases records the phases of a recording with a base that has its own broker or controller.
 func recordPhases(t *testing.T, name string, r recording.Recording) {
 	w := &environment{tap: recording.NewTap()}
 	if r.Tunnel == recording.MQTT {
@@ -129,7 +129,7 @@ func recordPhases(t *testing.T, name string, r recording.Recording) {
 	save(t, name, r)
 }
 
-// newPlayer returns a player for the base of an environment, and creates the jars of the recording.
+// newPlayer creates the jars of a recording, and returns a player that sends requests to the base of the environment.
 func newPlayer(t *testing.T, r *recording.Recording, w *environment) *recording.Player {
 	directory, err := os.MkdirTemp("", "record") // answers contain its name, without the name of the test
 	must(t, err)
@@ -152,7 +152,7 @@ func newPlayer(t *testing.T, r *recording.Recording, w *environment) *recording.
 	}
 }
 
-// save writes a recording.
+// save writes a recording to its file.
 func save(t *testing.T, name string, r recording.Recording) {
 	r.Versions = versions
 	if r.Tunnel == recording.MQTT {
@@ -161,7 +161,7 @@ func save(t *testing.T, name string, r recording.Recording) {
 	must(t, r.Save(recordings, filepath.Base(name)))
 }
 
-// uninstallAll uninstalls the modules that are still installed after a recording.
+// uninstallAll uninstalls all modules of a base. It returns an error if modules are still installed afterwards.
 func uninstallAll(ctx context.Context, base *Base) error {
 	list, err := base.Modules(ctx)
 	if err != nil {
@@ -182,7 +182,7 @@ func uninstallAll(ctx context.Context, base *Base) error {
 	return err
 }
 
-// recordedOptions returns the options of a base that is recorded.
+// recordedOptions returns the options of a base from which responses are recorded.
 func recordedOptions() Options {
 	return Options{
 		Jar: filepath.Join(target, BaseJar), Log: filepath.Join(target, "record.log"), Identity: recording.Identity,
@@ -195,25 +195,25 @@ func recordedOptions() Options {
 
 // environment is a base with its own broker or controller.
 type environment struct {
-	server  *broker.Server // nil without a broker
+	server  *broker.Server // nil if the tunnel is HTTP
 	control recording.Controller
 	tap     *recording.Tap
 
-	addr     string       // of the broker or the controller
+	addr     string       // host:port of the broker or the controller
 	listener net.Listener // nil if the port is closed
-	http     *http.Server // of the controller
+	http     *http.Server // HTTP server of the controller
 
 	base *Base
-	kill func() error // kills the base and waits until it has ended; nil if it does not run
+	kill func() error // kills the base and blocks until it has exited; nil if the base is not running
 }
 
-// Listens reports whether the base can reach its broker or its controller.
+// Listens reports whether the port of the broker or the controller is open.
 func (w *environment) Listens() bool { return w.listener != nil }
 
-// Ready blocks until arklet answers.
+// Ready blocks until arklet responds.
 func (w *environment) Ready(ctx context.Context) error { return w.base.WaitReady(ctx) }
 
-// Apply causes an event.
+// Apply makes an event of a recording happen, such as a restart of the base or a broker outage.
 func (w *environment) Apply(ctx context.Context, event recording.Event) error {
 	switch event {
 	case recording.Start:
@@ -245,7 +245,7 @@ func (w *environment) Apply(ctx context.Context, event recording.Event) error {
 	return nil
 }
 
-// startBase starts a base without waiting until arklet answers.
+// startBase starts a base and returns without waiting until arklet responds.
 func (w *environment) startBase(ctx context.Context, o Options) error {
 	base, err := New(o)
 	if err != nil {
@@ -261,7 +261,7 @@ func (w *environment) startBase(ctx context.Context, o Options) error {
 	return nil
 }
 
-// openBroker returns a broker that accepts any password and does not listen.
+// openBroker returns a broker that accepts any password. The broker does not listen on a port yet.
 func openBroker(t *testing.T) *broker.Server {
 	server := broker.New(&broker.Options{InlineClient: true, Logger: slog.New(slog.DiscardHandler)})
 	must(t, server.AddHook(new(auth.AllowHook), nil))
@@ -270,7 +270,7 @@ func openBroker(t *testing.T) *broker.Server {
 	return server
 }
 
-// listen opens the previous port, or any free port the first time.
+// listen opens a free port the first time, and the same port again afterwards.
 func (w *environment) listen() (err error) {
 	if w.addr == "" {
 		w.addr = "127.0.0.1:0"
@@ -307,14 +307,14 @@ func (w *environment) listenController() error {
 	return nil
 }
 
-// cut breaks the connections to the broker.
+// cut closes all connections to the broker.
 func (w *environment) cut() {
 	for _, c := range w.server.Clients.GetAll() {
 		c.Stop(errors.New("connection cut by the test"))
 	}
 }
 
-// stop breaks all connections, and closes the port.
+// stop closes the port and all connections. It has no effect if the port is closed.
 func (w *environment) stop() {
 	if w.listener == nil {
 		return
@@ -328,7 +328,7 @@ func (w *environment) stop() {
 	}
 }
 
-// identityOf returns the manifest that Maven has built with the identity of a module in a recording.
+// identityOf returns the manifest of the module that Maven built, with the module identity of a recorded manifest.
 func identityOf(t *testing.T, recorded recording.Manifest) recording.Manifest {
 	m, err := manifest()
 	must(t, err)

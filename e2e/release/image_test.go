@@ -20,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-// docker runs docker, and returns its output.
+// docker runs docker, and returns its output without surrounding spaces.
 func docker(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "docker", args...)
@@ -33,8 +33,8 @@ func docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The image runs a demo, runs the scenarios of a mounted directory, and runs a sandbox that the host can reach. SIGTERM
-// stops the sandbox.
+// TestImage checks that the container image runs a demo, runs scenarios from a mounted directory, and runs a sandbox
+// that is reachable from the host and stops on SIGTERM.
 func TestImage(t *testing.T) {
 	if exec.CommandContext(t.Context(), "docker", "ps").Run() != nil {
 		t.Skip("docker does not answer")
@@ -54,7 +54,8 @@ func TestImage(t *testing.T) {
 	})
 }
 
-// imageScenarios runs a scenario in a directory that only its owner can write to, as the owner.
+// imageScenarios runs a scenario from a mounted directory that only its owner can write to. The container runs as
+// this owner.
 func imageScenarios(t *testing.T, name string) {
 	folder := t.TempDir()
 	check.Must(t, os.CopyFS(folder, os.DirFS(filepath.Join(repository, "examples/module"))))
@@ -71,7 +72,7 @@ func imageScenarios(t *testing.T, name string) {
 	}
 }
 
-// imageUp connects to a sandbox in a container.
+// imageUp runs a sandbox in a container, connects to its Kubernetes API, and checks that SIGTERM stops the sandbox.
 func imageUp(t *testing.T, name string) {
 	box := docker(t, "run", "-d", "-p", "127.0.0.1::8443", name, "up", "--bases", "2")
 	t.Cleanup(func() { docker(t, "rm", "-f", box) })

@@ -33,20 +33,20 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-// shells are the shells that install.sh supports, with their command lines.
+// shells maps the shells that install.sh supports to their command lines.
 var shells = map[string][]string{"sh": {"sh"}, "dash": {"dash"}, "busybox": {"busybox", "sh"},
 	"bash": {"bash", "--posix"}}
 
-// linked are the files of an archive that install.sh links to.
+// linked lists the files of an archive for which install.sh creates links.
 var linked = []string{
 	"koupsandbox", "completions/koupsandbox.bash", "completions/_koupsandbox", "completions/koupsandbox.fish",
 	"man/man1/koupsandbox.1",
 }
 
-// binary is the content of the files in archives.
+// binary is the content of each file in an archive.
 const binary = "#!/bin/sh\necho koupsandbox VERSION\n"
 
-// mirror starts a server with releases, and returns its URL.
+// mirror starts a server with the given releases, and returns its URL.
 func mirror(t *testing.T, versions ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -71,20 +71,22 @@ func mirror(t *testing.T, versions ...string) string {
 	return server.URL
 }
 
-// put writes a file and creates its directories.
+// put writes a file, and creates its parent directories.
 func put(t *testing.T, path, text string) {
 	t.Helper()
 	check.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	check.Must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// installer runs install.sh in a shell.
+// installer runs install.sh in one shell.
 type installer struct {
 	t     *testing.T
 	shell []string
 	dir   string // installation directory
 	path  string
-	env   []string // additional variables; those of command take precedence
+	// env contains the environment variables of install.sh. nil allows HTTP and skips the attestation. command
+	// overrides PATH, HOME, KOUPSANDBOX_DIR and TMPDIR.
+	env []string
 }
 
 func (i installer) command(ctx context.Context, args ...string) *exec.Cmd {
@@ -102,7 +104,8 @@ func (i installer) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run returns the output and the exit status of install.sh.
+// run runs install.sh, and returns its output and its exit status. It fails the test if install.sh leaves temporary
+// files.
 func (i installer) run(args ...string) (string, int) {
 	cmd := i.command(i.t.Context(), args...)
 	out, err := cmd.CombinedOutput()
@@ -124,7 +127,7 @@ func (i installer) must(args ...string) {
 	}
 }
 
-// tree returns the files below dir with their contents, and the links with their targets.
+// tree returns the files below dir with their contents, and the symbolic links with their targets.
 func (i installer) tree() map[string]string {
 	all := map[string]string{}
 	err := filepath.WalkDir(i.dir, func(path string, d fs.DirEntry, err error) error {
@@ -151,7 +154,7 @@ func (i installer) tree() map[string]string {
 	return all
 }
 
-// inEachShell runs a test in every installed shell.
+// inEachShell runs a subtest for each supported shell that is installed.
 func inEachShell(t *testing.T, test func(t *testing.T, i installer)) {
 	for name, shell := range shells {
 		t.Run(name, func(t *testing.T) {
@@ -223,7 +226,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	})
 }
 
-// If install.sh cannot install a release, it reports the reason and changes no files.
+// TestInstallErrors checks that if install.sh cannot install a release, it reports the reason and changes no files.
 func TestInstallErrors(t *testing.T) {
 	url := mirror(t, "v1.2.3", "v1.3.0")
 	name := "koupsandbox_v1.2.3_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.gz"
@@ -325,7 +328,7 @@ func TestInstallErrors(t *testing.T) {
 	}
 }
 
-// otherSystem starts a server with a release for other systems only, and returns its URL.
+// otherSystem starts a server whose release has no archive for this system, and returns its URL.
 func otherSystem(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -336,7 +339,7 @@ func otherSystem(t *testing.T) string {
 	return server.URL
 }
 
-// An interrupted download leaves the installed version unchanged.
+// TestInterruptedInstall checks that an interrupted download leaves the installed version unchanged.
 func TestInterruptedInstall(t *testing.T) {
 	url := mirror(t, "v1.2.3")
 	inEachShell(t, func(t *testing.T, i installer) {
@@ -376,7 +379,8 @@ func writeScript(t *testing.T, folder, name, text string) {
 		0o700)) //nolint:gosec // the file is executed
 }
 
-// Redirects to https are followed, and redirects to http are not.
+// TestInstallFollowsRedirectsToHTTPSOnly checks that install.sh follows redirects to https, and does not follow
+// redirects to http.
 func TestInstallFollowsRedirectsToHTTPSOnly(t *testing.T) {
 	var mu sync.Mutex
 	asked := 0
@@ -438,7 +442,8 @@ func TestInstallFollowsRedirectsToHTTPSOnly(t *testing.T) {
 	}
 }
 
-// The attestation of the archive is verified by gh or cosign, if one of them is installed.
+// TestInstallVerifiesTheAttestation checks that install.sh verifies the attestation of the archive with gh or cosign,
+// if one of them is installed.
 func TestInstallVerifiesTheAttestation(t *testing.T) {
 	plain := mirror(t, "v1.2.3", "v1.3.0")
 	inEachShell(t, func(t *testing.T, i installer) {
@@ -504,13 +509,13 @@ func TestInstallVerifiesTheAttestation(t *testing.T) {
 	})
 }
 
-// containsAll reports whether a text contains each of the words.
+// containsAll reports whether text contains each of the words, which are separated by spaces.
 func containsAll(text, words string) bool {
 	return !slices.ContainsFunc(strings.Fields(words), func(word string) bool { return !strings.Contains(text, word) })
 }
 
-// attestedMirror starts a server with the files of another mirror and an attestation of each release, and returns its
-// URL.
+// attestedMirror starts a server that serves the files of the mirror at url, and an attestation of each release. It
+// returns the URL of the server.
 func attestedMirror(t *testing.T, url string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -524,7 +529,7 @@ func attestedMirror(t *testing.T, url string) string {
 	return server.URL
 }
 
-// relay answers a request with the response of a URL.
+// relay sends a GET request to url, and forwards the response to w.
 func relay(t *testing.T, w http.ResponseWriter, url string) {
 	answer, err := http.Get(url) //nolint:noctx,gosec // the URL is of a test server
 	if err != nil {
@@ -536,7 +541,8 @@ func relay(t *testing.T, w http.ResponseWriter, url string) {
 	_, _ = io.Copy(w, answer.Body)
 }
 
-// An archive in the cache is verified again. If it does not match, it is downloaded again.
+// TestInstallVerifiesACachedArchive checks that install.sh verifies an archive in the cache again, and downloads the
+// archive again if its checksum does not match.
 func TestInstallVerifiesACachedArchive(t *testing.T) {
 	inEachShell(t, func(t *testing.T, i installer) {
 		release := mirror(t, "v1.2.3")

@@ -15,7 +15,7 @@ import (
 
 const repository = "../.."
 
-// build runs make. If Kubernetes is already compiled, this takes seconds.
+// build runs make in the repository. It takes seconds if Kubernetes is already compiled.
 func build(ctx context.Context, t *testing.T, folder string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "make", append([]string{"-C", folder}, args...)...)
@@ -26,7 +26,7 @@ func build(ctx context.Context, t *testing.T, folder string, args ...string) {
 	}
 }
 
-// copyBinary copies a binary, with a modification time that prevents make from building it again.
+// copyBinary copies a binary. Its modification time prevents make from rebuilding the copy.
 func copyBinary(t *testing.T, from, to string) {
 	t.Helper()
 	text, err := os.ReadFile(from)

@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-// Binaries of different releases report that they are not compatible. The newer release can remove a sandbox of the
-// older release.
+// TestIncompatibleVersions checks that binaries of different releases report that they are incompatible, and that the
+// newer release can remove a sandbox of the older release.
 func TestIncompatibleVersions(t *testing.T) {
 	home, err := os.MkdirTemp("/tmp", "koup") // the path of a socket must be short
 	check.Must(t, err)

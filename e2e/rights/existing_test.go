@@ -30,9 +30,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// A sandbox on an existing cluster, here the cluster of the shared sandbox without its ownership marker, does not take
-// over the bases of another controller, and refuses the environment of that controller. Its controller has only the
-// permissions of the manifests. down removes the objects of the sandbox, also after a crash, and no others.
+// TestExistingCluster runs a sandbox on an existing cluster. The cluster is the one of the shared sandbox, without
+// its ownership marker. The sandbox must not take over the bases of another controller, must refuse the environment
+// of that controller, and must give its own controller only the permissions of the manifests. down must remove
+// exactly the objects of the sandbox, also after a crash.
 func TestExistingCluster(t *testing.T) {
 	markers := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	marker, err := markers.Get(t.Context(), "koupsandbox", metav1.GetOptions{})
@@ -109,7 +110,8 @@ func TestExistingCluster(t *testing.T) {
 	}
 }
 
-// holdersOf returns the controller that holds each Node of the shared sandbox's environment.
+// holdersOf returns the holder and the fence of each Node in the shared sandbox's environment, by Node name. They
+// identify the controller that manages the Node.
 func holdersOf(t *testing.T) map[string]string {
 	t.Helper()
 	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{LabelSelector: labels.Env + "=dev"})
@@ -124,8 +126,8 @@ func holdersOf(t *testing.T) map[string]string {
 	return holders
 }
 
-// settledInventory waits until the inventory of the cluster has stopped changing, and returns it. Controllers of
-// Kubernetes still create objects after a cluster is ready.
+// settledInventory waits until the inventory of the cluster has stopped changing, and returns the inventory.
+// Kubernetes controllers still create objects after a cluster is ready.
 func settledInventory(t *testing.T) (settled map[string]string) {
 	t.Helper()
 	const looks = 20
@@ -147,7 +149,8 @@ func settledInventory(t *testing.T) (settled map[string]string) {
 	return settled
 }
 
-// inventory returns the UID of every object of the cluster, except Events, by resource, namespace and name.
+// inventory returns the UIDs of all objects in the cluster except Events. The keys contain the resource, namespace
+// and name.
 func inventory(ctx context.Context) (map[string]string, error) {
 	disco, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -208,7 +211,7 @@ func controllerClient(t *testing.T, b *box.Box) kubernetes.Interface {
 	return controller
 }
 
-// requireServiceAccount checks that the controller runs with a ServiceAccount, and not with the permissions of the
+// requireServiceAccount checks that the controller uses a ServiceAccount and does not have the permissions of the
 // user.
 func requireServiceAccount(t *testing.T, b *box.Box) {
 	t.Helper()

@@ -9,7 +9,8 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-// Only the user can read the files of a sandbox, although any user can read its home, and the umask of the user is 0.
+// TestFilesArePrivate checks that only the user can read the files of a sandbox, even if any user can access its home
+// directory and the umask is 0.
 func TestFilesArePrivate(t *testing.T) {
 	requirePrivate(t, shared, "kubeconfig", "module-controller.kubeconfig", "module-controller.view.kubeconfig",
 		"broker.json",
@@ -17,7 +18,8 @@ func TestFilesArePrivate(t *testing.T) {
 		"etcd/member/snap/db", "logs/daemon.log")
 }
 
-// requirePrivate fails the test unless all files of a sandbox are private. The files in some must exist.
+// requirePrivate fails the test unless all files of a sandbox are private. It also fails the test if a file in some
+// does not exist.
 func requirePrivate(t *testing.T, b *box.Box, some ...string) {
 	t.Helper()
 	t.Logf("%d files and directories", check.Private(t, b.Dir()))

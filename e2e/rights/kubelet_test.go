@@ -20,15 +20,16 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// trapHost and trapIP are the host name and the address that a hostile base reports. If the API server used them, it
-// would connect to a listener of the test.
+// trapHost and trapIP are the host name and the IP address that a hostile base reports. A request to either of them
+// reaches a listener of the test.
 const (
 	trapHost = "127.9.8.7"
 	trapIP   = "127.9.8.8"
 )
 
-// For logs and exec of a module, the API server connects to the controller, and never to a host or an address that the
-// base has reported. The API server has its default order of addresses.
+// TestLogsAndExecReachTheController checks that for logs and exec of a module, the API server connects to the
+// controller, and never to a host name or an address that the base reports. The API server uses its default
+// kubelet-preferred-address-types.
 func TestLogsAndExecReachTheController(t *testing.T) {
 	ns := namespace(t)
 	pod := onHostileBase(t, ns, overMQTT(t))
@@ -59,7 +60,7 @@ func TestLogsAndExecReachTheController(t *testing.T) {
 	}
 }
 
-// overMQTT returns the options of a base on the sandbox's broker.
+// overMQTT returns the options of a base that connects to the sandbox's broker.
 func overMQTT(t *testing.T) fakebase.Options {
 	t.Helper()
 	broker, err := shared.Broker()
@@ -70,7 +71,7 @@ func overMQTT(t *testing.T) fakebase.Options {
 	}}
 }
 
-// onHostileBase starts a base that reports the addresses of the traps, and returns a Ready Pod on it.
+// onHostileBase starts a base that reports trapHost and trapIP, and returns a Ready Pod on this base.
 func onHostileBase(t *testing.T, ns string, o fakebase.Options) *corev1.Pod {
 	t.Helper()
 	name := envconf.RandomName("hostile", 14)

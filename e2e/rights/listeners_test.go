@@ -27,14 +27,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// listener is a row of the table in SECURITY.md.
+// listener is a row of the listener table in SECURITY.md.
 type listener struct{ Name, Process, Where string }
 
-// row matches the rows with process and address in backquotes, which apply to the provider embedded. The addresses in
-// other rows depend on the cluster.
+// row matches the table rows that have the process and the address in backquotes. These rows apply to the embedded
+// provider. The addresses in other rows depend on the cluster.
 var row = regexp.MustCompile("(?m)^\\| ([^|`]+) \\| `([^`]+)` \\| `([^`]+)` \\| [^|]+ \\| ([^|]+) \\|$")
 
-// table reads the listeners from a page, and the credentials that each listener requires.
+// table returns the listeners in the table of a page, and the credentials that each listener requires, by listener
+// name.
 func table(t *testing.T, page string) (list []listener, credentials map[string]string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, page))
@@ -50,8 +51,9 @@ func table(t *testing.T, page string) (list []listener, credentials map[string]s
 	return list, credentials
 }
 
-// The table in SECURITY.md contains exactly the listeners of a sandbox, of koupsandbox board and of fakebase --control.
-// A listener serves requests without credentials only if the table states "nothing" as its credentials.
+// TestListeners checks that the table in SECURITY.md lists exactly the listeners of a sandbox, of koupsandbox board
+// and of fakebase --control. A listener may serve requests without credentials only if the table gives its
+// credentials as "nothing".
 func TestListeners(t *testing.T) {
 	one := 1
 	const group = "listeners"
@@ -100,8 +102,8 @@ func TestListeners(t *testing.T) {
 	}
 }
 
-// anonymous has a function for each listener that sends a request without credentials. The function returns the
-// answer, and whether the listener served the request.
+// anonymous maps each listener to a function that sends a request without credentials. The function returns the
+// response, and whether the listener served the request.
 var anonymous = map[string]func(t *testing.T, addr string) (answer string, served bool){
 	"control socket": func(t *testing.T, addr string) (string, bool) {
 		info, err := os.Stat(addr) // unit tests connect as another user
@@ -137,8 +139,8 @@ var anonymous = map[string]func(t *testing.T, addr string) (answer string, serve
 	control:                   get("http", "/bases"),
 }
 
-// get returns a function that sends a GET request without credentials. The request is served unless the listener closes
-// the connection, or answers 401 or 403.
+// get returns a function for anonymous that sends a GET request. The request counts as served unless the listener
+// closes the connection, or responds with status 401 or 403.
 func get(scheme, path string) func(*testing.T, string) (string, bool) {
 	return func(t *testing.T, addr string) (string, bool) {
 		t.Helper()
@@ -147,13 +149,13 @@ func get(scheme, path string) func(*testing.T, string) (string, bool) {
 	}
 }
 
-// getThroughProxy sends a GET request through a proxy.
+// getThroughProxy sends a GET request through an HTTP proxy. It returns the same values as send.
 func getThroughProxy(t *testing.T, proxy, target string) (string, bool) {
 	t.Helper()
 	return send(t, &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: proxy})}, target)
 }
 
-// send sends a GET request, and returns the status or the error, and whether the request was served.
+// send sends a GET request. It returns the status or the error as a text, and whether the request was served.
 func send(t *testing.T, transport *http.Transport, target string) (string, bool) {
 	t.Helper()
 	defer transport.CloseIdleConnections()
@@ -173,7 +175,7 @@ type socket struct {
 	addr string
 }
 
-// startCommands starts the commands that have their own listeners, and returns their sockets.
+// startCommands starts the commands that open their own listeners, and returns these listeners.
 func startCommands(t *testing.T) (list []socket) {
 	t.Helper()
 	for name, cmd := range map[string]*exec.Cmd{
@@ -208,7 +210,7 @@ func startCommands(t *testing.T) (list []socket) {
 	return list
 }
 
-// baseIP returns the IP address of a base.
+// baseIP returns the IP address of the first base.
 func baseIP(t *testing.T) string {
 	t.Helper()
 	bases, err := up.Bases(t.Context(), "")
@@ -216,7 +218,7 @@ func baseIP(t *testing.T) string {
 	return bases[0].IP
 }
 
-// sandboxSockets returns the sockets on which processes of the sandbox listen.
+// sandboxSockets returns all open listeners of the sandbox's processes.
 func sandboxSockets(t *testing.T) (list []socket) {
 	t.Helper()
 	names := reportedListeners(t)
@@ -250,12 +252,12 @@ const unix = 1 // AF_UNIX
 const (
 	arklet = "arklet of a base"
 	peers  = "etcd, for other members"
-	// Listeners of startCommands.
+	// Listeners that startCommands opens.
 	board   = "web page of the board"
 	control = "control endpoint of a base"
 )
 
-// reportedListeners returns the names of the listeners whose addresses the sandbox reports, by address.
+// reportedListeners maps the addresses that the sandbox reports to the names of their listeners.
 func reportedListeners(t *testing.T) map[string]string {
 	t.Helper()
 	names := map[string]string{}
@@ -296,7 +298,7 @@ func reportedListeners(t *testing.T) map[string]string {
 	return names
 }
 
-// openWebPort sends a request to a base through the gateway. The base then opens its web port.
+// openWebPort sends a request to a base through the gateway, which makes the base open its web port.
 func openWebPort(t *testing.T) {
 	t.Helper()
 	status, err := up.Status(t.Context(), false)
@@ -304,7 +306,7 @@ func openWebPort(t *testing.T) {
 	getThroughProxy(t, status.Gateway, "http://"+baseIP(t)+"/m")
 }
 
-// Texts that precede addresses in the log of a controller.
+// Texts in the log of a controller that are followed by the address of a listener.
 const (
 	heartbeatsOver = `msg="receiving heartbeats over HTTP" addr=`
 	kubeletAt      = `msg="serving the kubelet API" addr=`

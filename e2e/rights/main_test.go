@@ -35,7 +35,7 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(box.Main(m, "rights", 0, bringUp)) }
 
-// bringUp starts the sandbox with the umask 0.
+// bringUp starts the shared sandbox with the umask 0 and with audit logs.
 func bringUp(ctx context.Context, b *box.Box) error {
 	shared, b.Instead = b, filepath.Join(b.Home, ".audited")
 	if err := os.Chmod(b.Home,
@@ -65,7 +65,7 @@ func bringUp(ctx context.Context, b *box.Box) error {
 	return errors.Join(errs[:]...)
 }
 
-// contextOf returns the context of the shared sandbox's kubeconfig.
+// contextOf returns the current context in the shared sandbox's kubeconfig.
 func contextOf(t *testing.T) string {
 	t.Helper()
 	kubeconfig, err := clientcmd.LoadFromFile(filepath.Join(shared.Dir(), "kubeconfig"))

@@ -19,8 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// The controller uses each RBAC rule of the manifests, and sends no request that the rules do not allow. The test
-// causes all kinds of requests of the controller.
+// TestRules makes the controller send all kinds of requests. It checks that the controller uses each RBAC rule of the
+// manifests, and sends no request that the rules do not allow.
 func TestRules(t *testing.T) {
 	granted, err := audit.Granted()
 	must(t, err)
@@ -66,8 +66,9 @@ func namespace(t *testing.T) string {
 	return name
 }
 
-// createWorkloads creates a module with its version in a ConfigMap and without the toleration of an environment, a peer
-// Deployment, and a DaemonSet that no base tolerates, for which the controller records two Events.
+// createWorkloads creates a Deployment whose module version is in a ConfigMap and whose Pods do not tolerate an
+// environment taint, a peer Deployment, and a DaemonSet that no base matches. The controller records two Events for
+// the DaemonSet.
 func createWorkloads(t *testing.T, ns string) {
 	t.Helper()
 	_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{
@@ -96,7 +97,7 @@ func createWorkloads(t *testing.T, ns string) {
 	must(t, err)
 }
 
-// templateWithoutEnv returns a template without a toleration of an environment.
+// templateWithoutEnv returns a Pod template without a toleration of the environment taint.
 func templateWithoutEnv(app string) corev1.PodTemplateSpec {
 	template := module.Template(app, module.Container(app, "1.0.0"))
 	template.Spec.Tolerations = template.Spec.Tolerations[:1]
@@ -110,7 +111,7 @@ func deploy(t *testing.T, d *appsv1.Deployment) {
 	readyPod(t, d.Namespace, d.Name)
 }
 
-// readyPod waits for a Ready Pod of an app, and returns it.
+// readyPod waits until a Pod with the label app is Ready, and returns this Pod.
 func readyPod(t *testing.T, ns, app string) (pod *corev1.Pod) {
 	t.Helper()
 	eventually(t, "a Pod of "+app+" is Ready", func(ctx context.Context) error {
@@ -129,7 +130,8 @@ func readyPod(t *testing.T, ns, app string) (pod *corev1.Pod) {
 	return pod
 }
 
-// disableStreamingLists makes the controller use list requests, as with an API server that cannot stream lists.
+// disableStreamingLists restarts the controller without streaming lists. The controller then sends list requests, as
+// it does if an API server does not support streaming lists.
 func disableStreamingLists(t *testing.T) {
 	t.Helper()
 	before, err := up.SetController(t.Context(),
@@ -139,8 +141,8 @@ func disableStreamingLists(t *testing.T) {
 	must(t, err)
 }
 
-// causeConflicts makes the API server reject a write of a Pod and of a Node, and changes the Node, so that the
-// controller reads and repairs them.
+// causeConflicts makes the API server reject one status update of a Pod and one of a Node, and changes the Node. The
+// controller must then read the objects again and repair the Node.
 func causeConflicts(t *testing.T, ns string) {
 	t.Helper()
 	for _, resource := range []string{"pods/status", "nodes/status"} {

@@ -24,7 +24,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// scripted is a scenario whose script writes the path of its kubeconfig to a file, and waits for the test.
+// scripted is a scenario with a script step. The script writes the path of its kubeconfig to a file, and waits until
+// the test creates another file.
 const scripted = `apiVersion: sandbox.koupleless.io/v1alpha1
 kind: Scenario
 metadata: {name: scripted}
@@ -41,8 +42,8 @@ spec:
       timeout: 3m
 `
 
-// A script step can edit only the namespace of its run, and only until the run ends. Only the user can read the
-// kubeconfig of the script, and reports do not contain its token.
+// TestScripts checks that a script step can edit only the namespace of its run, and only until the run ends. It also
+// checks that only the user can read the kubeconfig of the script, and that reports do not contain its token.
 func TestScripts(t *testing.T) {
 	folder, private, reports := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "reports")
 	file := filepath.Join(folder, "scripted.yaml")
@@ -106,20 +107,22 @@ func TestScripts(t *testing.T) {
 	requireNoSecrets(t, reports, config.BearerToken)
 }
 
-// requireAllowed checks that a client has permissions in a namespace, or in the whole cluster if namespace is empty. A
-// permission is a verb and a resource with its group.
+// requireAllowed checks that a client has the permissions in a namespace, or in the whole cluster if namespace is
+// empty. A permission consists of a verb and a resource, for example "create deployments.apps".
 func requireAllowed(t *testing.T, c kubernetes.Interface, namespace string, permissions ...string) {
 	t.Helper()
 	requireDecision(t, c, namespace, true, permissions)
 }
 
-// requireForbidden checks that a client does not have permissions.
+// requireForbidden checks that a client has none of the permissions in a namespace, or in the whole cluster if
+// namespace is empty.
 func requireForbidden(t *testing.T, c kubernetes.Interface, namespace string, permissions ...string) {
 	t.Helper()
 	requireDecision(t, c, namespace, false, permissions)
 }
 
-// requireDecision checks that the API server allows the permissions if want is true, and otherwise forbids them.
+// requireDecision checks that the API server allows all of the permissions if want is true, and none of them if want
+// is false.
 func requireDecision(t *testing.T, c kubernetes.Interface, namespace string, want bool, permissions []string) {
 	t.Helper()
 	for _, permission := range permissions {
@@ -138,7 +141,7 @@ func requireDecision(t *testing.T, c kubernetes.Interface, namespace string, wan
 	}
 }
 
-// requireNoSecrets fails the test if one of the reports contains a secret, or if the run has not passed.
+// requireNoSecrets fails the test if a report contains a secret, or if the run did not pass.
 func requireNoSecrets(t *testing.T, folder, token string) {
 	t.Helper()
 	secrets := map[string]string{"a private key": "PRIVATE KEY-----", "a key of a kubeconfig": "client-key-data",

@@ -23,11 +23,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// catalogue is the directory of the scenarios.
+// catalogue is the directory of the scenario catalogue.
 var catalogue = filepath.Join("..", "..", "scenarios")
 
-// selected returns the scenarios that E2E_SCENARIOS names, separated by commas, or all of them if it is empty.
-// It fails the test if a name is not in the catalogue.
+// selected returns the scenarios that are listed in E2E_SCENARIOS, separated by commas. If E2E_SCENARIOS is empty,
+// selected returns all scenarios. It fails the test if a listed name is not in the catalogue.
 func selected(t *testing.T, all []*source.Scenario) []*source.Scenario {
 	t.Helper()
 	list := os.Getenv("E2E_SCENARIOS")
@@ -45,7 +45,7 @@ func selected(t *testing.T, all []*source.Scenario) []*source.Scenario {
 	return chosen
 }
 
-// Every scenario of the catalogue passes.
+// TestCatalogue checks that every scenario of the catalogue passes.
 func TestCatalogue(t *testing.T) {
 	all, err := source.Load([]string{catalogue, filepath.Join(catalogue, "regressions")}, source.Options{})
 	if err != nil {
@@ -85,9 +85,9 @@ func TestCatalogue(t *testing.T) {
 	exclusiveDone.Wait()
 }
 
-// runScenario runs a scenario of the catalogue in a sandbox, or skips it if the sandbox does not support it. On kind
-// and with an external broker, which differ only in the connections of the controller and the bases, it runs only the
-// first cell of each matrix.
+// runScenario runs a scenario of the catalogue in a sandbox. It skips the scenario if the sandbox does not support
+// it. On kind and with an external broker, it runs only the first cell of each matrix, because these sandboxes differ
+// only in the connections of the controller and the bases.
 func runScenario(t *testing.T, in runningSandbox, s *source.Scenario) {
 	t.Helper()
 	if (in.box.Provider == v1alpha1.ProviderKind || externalBroker != nil) && len(s.Cells) > 1 {
@@ -108,7 +108,7 @@ func runScenario(t *testing.T, in runningSandbox, s *source.Scenario) {
 	box.Env.Test(t, f.Feature())
 }
 
-// killsControlPlane reports whether a scenario has steps for components of the control plane.
+// killsControlPlane reports whether a scenario has steps that act on components of the control plane.
 func killsControlPlane(s *source.Scenario) (kills bool) {
 	s.Scenario.EachStep(func(_ *field.Path, step *v1alpha1.Step) {
 		kills = kills || step.APIServer != nil || step.ControllerManager != nil || step.Scheduler != nil
@@ -116,11 +116,11 @@ func killsControlPlane(s *source.Scenario) (kills bool) {
 	return kills
 }
 
-// exclusiveRun is locked for writing while an inconclusive scenario is repeated, so that no other scenario runs in
-// parallel.
+// exclusiveRun is held for writing while an inconclusive scenario is repeated, so that no other scenario runs at the
+// same time.
 var exclusiveRun sync.RWMutex
 
-// requirePassed runs all cells of a scenario, and fails the test with the report unless all runs have passed.
+// requirePassed runs all cells of a scenario. It fails the test with the report unless all runs pass.
 func requirePassed(ctx context.Context, t *testing.T, in runningSandbox, s *source.Scenario) {
 	t.Helper()
 	exclusiveRun.RLock()

@@ -21,7 +21,7 @@ import (
 
 const (
 	timeout = check.Timeout
-	// runLabel is a label of the namespace of a run. Its value is the name of the scenario.
+	// runLabel is the label of a run's namespace that contains the name of the scenario.
 	runLabel = "sandbox.koupleless.io/scenario"
 )
 
@@ -30,17 +30,17 @@ var eventually = check.Soon
 // must fails the test on an error.
 var must = check.Must
 
-// testdata returns the path of a scenario in testdata.
+// testdata returns the path of a scenario in the directory testdata.
 func testdata(name string) string { return filepath.Join("testdata", name+".yaml") }
 
-// command is a process of koupsandbox scenario run.
+// command is a running koupsandbox scenario run.
 type command struct {
 	cmd      *exec.Cmd
 	out, err bytes.Buffer
 	report   string // path of the JSON report
 }
 
-// startRun starts koupsandbox scenario run in the shared sandbox.
+// startRun starts koupsandbox scenario run in the shared sandbox, and returns without waiting for its end.
 func startRun(t *testing.T, env []string, args ...string) *command {
 	t.Helper()
 	s := &command{report: filepath.Join(t.TempDir(), "report.json")}
@@ -51,8 +51,8 @@ func startRun(t *testing.T, env []string, args ...string) *command {
 	return s
 }
 
-// wait waits until the command has ended. It returns the result and the report, which is nil if the command has written
-// none.
+// wait blocks until the command has exited. It returns the result and the report. The report is nil if the command
+// did not write one.
 func (s *command) wait(t *testing.T) (box.Result, *scenario.Report) {
 	t.Helper()
 	err := s.cmd.Wait()
@@ -73,7 +73,7 @@ func (s *command) wait(t *testing.T) (box.Result, *scenario.Report) {
 	return result, report
 }
 
-// run runs koupsandbox scenario run, and fails the test if the exit status is not status.
+// run runs koupsandbox scenario run, and fails the test if the exit status differs from status.
 func run(t *testing.T, status int, env []string, args ...string) (box.Result, *scenario.Report) {
 	t.Helper()
 	result, report := startRun(t, env, args...).wait(t)

@@ -13,7 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// --repeat repeats every cell, and --parallel executes runs concurrently, each in its own namespace.
+// TestRepeat checks that --repeat repeats every cell, and that --parallel executes runs concurrently, each in its own
+// namespace.
 func TestRepeat(t *testing.T) {
 	t.Parallel()
 	_, report := run(t, 0, nil, "--repeat", "2", "--parallel", "2", testdata("cells"))
@@ -37,7 +38,7 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// The rerun command in the output of a failed run repeats this run with the same seed.
+// TestRerunCommand checks that the rerun command in the output of a failed run repeats this run with the same seed.
 func TestRerunCommand(t *testing.T) {
 	t.Parallel()
 	seeds := filepath.Join(t.TempDir(), "seeds")
@@ -60,8 +61,8 @@ func TestRerunCommand(t *testing.T) {
 	}
 }
 
-// --selector selects scenarios of a directory, and the others are not validated. --dry-run executes no steps.
-// --from-step skips the earlier steps.
+// TestSelection checks three flags: --selector selects scenarios of a directory and does not validate the others,
+// --dry-run executes no steps, and --from-step skips the earlier steps.
 func TestSelection(t *testing.T) {
 	t.Parallel()
 	steps := filepath.Join(t.TempDir(), "steps")

@@ -22,7 +22,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// A scenario is rejected if the sandbox does not have the speed that the scenario requires.
+// TestSpeed checks that a scenario is rejected if the sandbox does not have the speed that the scenario requires.
 func TestSpeed(t *testing.T) {
 	all := loadLong(t)
 	_, err := scenario.Execute(t.Context(), scenario.Options{Sandbox: up, Scenarios: all[:1]})
@@ -31,7 +31,8 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
-// Scenarios with outages of several minutes pass, each in its own sandbox with a higher speed.
+// TestLongOutages checks that scenarios with outages of several minutes pass. Each scenario runs in its own sandbox
+// at a higher speed.
 func TestLongOutages(t *testing.T) {
 	needsLong(t)
 	for _, s := range loadLong(t) {
@@ -43,8 +44,10 @@ func TestLongOutages(t *testing.T) {
 	}
 }
 
-// Kubernetes evicts Pods from Nodes whose Lease is not renewed if another zone has a healthy Node. Every base is its
-// own zone. Module Pods are not evicted.
+// TestNoPodIsEvicted checks that module Pods are not evicted during a long controller outage, because the controller
+// adds tolerations to them, and that they are evicted without these tolerations. Each base is its own zone.
+// Kubernetes evicts Pods from Nodes whose Lease is not renewed only if another zone has a healthy Node, so the test
+// adds one.
 func TestNoPodIsEvicted(t *testing.T) {
 	needsLong(t)
 	for name, c := range map[string]struct {
@@ -139,7 +142,8 @@ func load(t *testing.T, file string) *source.Scenario {
 	return all[0]
 }
 
-// startSandbox starts a sandbox with the speed and the variables of the controller. It is removed when the test ends.
+// startSandbox starts a sandbox with the given speed. env contains environment variables of the controller. The
+// sandbox is removed when the test ends.
 func startSandbox(t *testing.T, bin string, env map[string]string, speed int) (runningSandbox, kubernetes.Interface) {
 	t.Helper()
 	b := &box.Box{Bin: bin, Home: home, Name: envconf.RandomName("own", 12)}

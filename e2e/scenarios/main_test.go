@@ -20,22 +20,23 @@ import (
 )
 
 const (
-	// parallelTests is the maximum number of concurrent tests. Most of the time, tests wait.
+	// parallelTests is the maximum number of concurrent tests, which mostly wait.
 	parallelTests = 4
-	// The number of scenarios that run in parallel in the shared sandbox, and the number of parallel cells of a matrix.
+	// parallelScenarios is the number of scenarios that run concurrently in the shared sandbox. parallelCells is the
+	// number of matrix cells that run concurrently for each scenario.
 	parallelScenarios, parallelCells = 2, 2
-	// exclusiveCount is the number of additional sandboxes for exclusive scenarios. On kind there are none: the
-	// kubelets of two clusters exceed the default of fs.inotify.max_user_instances.
+	// exclusiveCount is the number of additional sandboxes for exclusive scenarios. There are no additional sandboxes
+	// on kind, because the kubelets of two clusters exceed the default of fs.inotify.max_user_instances.
 	exclusiveCount = 2
 )
 
-// runningSandbox is a sandbox with its Go API.
+// runningSandbox is a running sandbox and its Go API.
 type runningSandbox struct {
 	box *box.Box
 	up  *sandbox.Sandbox
 }
 
-// The fixtures of all tests. bringUp sets them.
+// Fixtures that all tests share. bringUp sets them.
 var (
 	binDir             string             // directory of the built binaries
 	home               string             // directory of all sandboxes of this run
@@ -53,9 +54,10 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// perBaseSettings make the controller evaluate each base independently, and delete any number of Nodes at the same
-// time. A scenario stops all its bases together, which the controller would otherwise treat as a network failure for
-// half an hour, unless new bases replace them. A long scenario tests the default settings in a separate sandbox.
+// perBaseSettings make the controller evaluate each base independently, and let it delete any number of Nodes at the
+// same time. Many scenarios stop all their bases at the same time. By default, the controller treats this as a
+// network failure for half an hour, unless new bases replace the stopped ones. A long scenario tests the default
+// settings in its own sandbox.
 var perBaseSettings = map[string]string{"MASS_SILENCE_PERCENT": "0", "BASE_DELETIONS_PERCENT": "100"}
 
 // bringUp starts the sandboxes of the catalogue. Scenarios create their own bases.
@@ -142,8 +144,8 @@ func startBroker(ctx context.Context) (err error) {
 	return err
 }
 
-// stopBroker stops the external broker. It returns an error if the broker has failed, or has retained messages of
-// sandboxes.
+// stopBroker stops the external broker. It returns an error if the broker has failed, or if the broker still retains
+// messages of sandboxes.
 func stopBroker(ctx context.Context) error {
 	if externalBroker == nil {
 		return nil
@@ -159,7 +161,7 @@ func stopBroker(ctx context.Context) error {
 	return err
 }
 
-// spec returns a configuration with one base, which is the minimum. No scenario uses this base.
+// spec returns a configuration with one base, which is the minimum. Scenarios do not use this base.
 func spec() v1alpha1.Spec {
 	one := 1
 	s := v1alpha1.Spec{Bases: v1alpha1.Bases{Count: &one, Name: "unused"}, Speed: speed}

@@ -7,7 +7,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// A step fails with the message of the API server if the API server rejects an object.
+// TestRejectedObjects checks that a step that applies an object fails with the message of the API server if the API
+// server rejects the object.
 func TestRejectedObjects(t *testing.T) {
 	t.Parallel()
 	for name, why := range map[string]string{

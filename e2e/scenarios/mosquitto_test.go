@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// up reports why it cannot use an external broker, and leaves nothing behind.
+// TestBrokerRejected checks that up reports why it cannot use an external broker, and that down then succeeds.
 func TestBrokerRejected(t *testing.T) {
 	if externalBroker == nil {
 		t.Skip("needs an external broker; run it with: make e2e-mosquitto")

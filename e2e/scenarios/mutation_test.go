@@ -13,16 +13,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// mutant is a controller with a defect, and the scenario and the check that detect the defect.
+// mutant is a controller with a defect. scenario and check detect the defect.
 type mutant struct {
 	name     string
-	mutation string // name in package mutate; empty if env causes the defect
+	mutation string // name of a mutation in package mutate; empty if env causes the defect
 	env      map[string]string
 	scenario string
-	check    string // prefix of the name of the failed check or step; empty if requests are lost
+	check    string // name prefix of the check or step that must fail; empty if requests must be lost
 }
 
-// Scenarios detect defects of the controller: each scenario fails with the mutant, in the check for this defect.
+// TestMutations checks that scenarios detect defects of the controller. Each scenario must fail with its mutant, in
+// the check for this defect.
 func TestMutations(t *testing.T) {
 	t.Parallel()
 	requireDetected(t, []mutant{
@@ -32,7 +33,7 @@ func TestMutations(t *testing.T) {
 	})
 }
 
-// TestLongMutations is TestMutations for scenarios that take minutes.
+// TestLongMutations is like TestMutations, for scenarios that take minutes.
 func TestLongMutations(t *testing.T) {
 	needsLong(t)
 	requireDetected(t, []mutant{
@@ -56,7 +57,7 @@ func TestLongMutations(t *testing.T) {
 	})
 }
 
-// requireDetected fails the test unless each scenario detects its mutant.
+// requireDetected fails the test unless each mutant is detected by its scenario.
 func requireDetected(t *testing.T, controllers []mutant) {
 	t.Helper()
 	bins, built := t.TempDir(), map[string]*sync.Once{} // by mutation, because several mutants can have the same one
@@ -85,8 +86,8 @@ func requireDetected(t *testing.T, controllers []mutant) {
 	}
 }
 
-// detects reports whether the check or step with the given prefix failed; with an empty prefix, whether requests were
-// lost.
+// detects reports whether a check or step whose name begins with check has failed. If check is empty, it reports
+// whether requests were lost.
 func detects(run *scenario.Run, check string) bool {
 	for _, c := range run.Checks {
 		if check != "" && strings.HasPrefix(c.Name, check) && c.Result == scenario.Failed {
@@ -106,7 +107,8 @@ func detects(run *scenario.Run, check string) bool {
 	return false
 }
 
-// build builds the controller with a mutation into a new directory, together with copies of the other binaries.
+// build builds the controller with the named mutation into the new directory bin, and copies the other binaries to
+// bin.
 func build(t *testing.T, name, bin string) {
 	t.Helper()
 	must(t, os.Mkdir(bin, 0o700))

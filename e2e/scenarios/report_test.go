@@ -14,7 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// A failed run shows the reason on the terminal and in each report.
+// TestFailure checks that a failed run shows the reason on the terminal and in the JSON report, and that the other
+// reports contain the run.
 func TestFailure(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -77,7 +78,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// Lost requests and violations of a check are reported once.
+// TestLosses checks that the output reports lost requests and each violation of a check exactly once.
 func TestLosses(t *testing.T) {
 	t.Parallel()
 	result, whole := run(t, 1, nil, testdata("lossy"))

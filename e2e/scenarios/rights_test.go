@@ -8,8 +8,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// wrapControlPlane creates a control plane whose API servers write audit logs, and returns its directory. With the
-// provider kind, it returns an empty string.
+// wrapControlPlane creates a directory with a control plane whose API servers write audit logs, and returns the path
+// of the directory. With the provider kind, it returns an empty string.
 func wrapControlPlane(provider v1alpha1.Provider) (folder string, err error) {
 	if provider == v1alpha1.ProviderKind {
 		return "", nil
@@ -18,8 +18,8 @@ func wrapControlPlane(provider v1alpha1.Provider) (folder string, err error) {
 	return folder, audit.Wrap(binDir, folder)
 }
 
-// checkPermissions returns an error if a controller has sent a request during the tests that no RBAC rule of the
-// manifests allows. It prints the rules that no request needed; e2e/rights tests that each rule is needed.
+// checkPermissions returns an error if a controller has sent a request that no RBAC rule of the manifests allows. It
+// prints the rules that no request needed; the tests in e2e/rights check that each rule is needed.
 func checkPermissions() error {
 	if shared.Instead == "" {
 		return nil

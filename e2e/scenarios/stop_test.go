@@ -15,8 +15,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// startInterrupted starts the scenario interrupted, and waits until it sends requests. It returns the namespace of the
-// run and the directory of its marker files.
+// startInterrupted starts the scenario testdata/interrupted.yaml, and waits until it sends requests. It returns the
+// namespace of the run, and the directory to which the run writes marker files.
 func startInterrupted(t *testing.T) (s *command, namespace, marks string) {
 	t.Helper()
 	marks = t.TempDir()
@@ -33,7 +33,7 @@ func startInterrupted(t *testing.T) (s *command, namespace, marks string) {
 	return s, namespace, marks
 }
 
-// checkSending returns an error unless the run sends requests.
+// checkSending returns an error unless the run has sent requests.
 func checkSending(ctx context.Context, group string) error {
 	streams, err := up.Traffic(ctx, group)
 	if err != nil {
@@ -45,7 +45,7 @@ func checkSending(ctx context.Context, group string) error {
 	return nil
 }
 
-// After Ctrl-C, a run executes its finally steps, cleans up, and writes its report.
+// TestInterrupt checks that after Ctrl-C, a run executes its finally steps, cleans up, and writes its report.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	s, namespace, marks := startInterrupted(t)
@@ -76,7 +76,8 @@ func TestInterrupt(t *testing.T) {
 	waitNamespaceDeleted(t, namespace)
 }
 
-// When the client is killed, the daemon removes the bases and the traffic of the run.
+// TestKilledClient checks that the daemon removes the bases and the request streams of a run when the client process
+// of the run is killed.
 func TestKilledClient(t *testing.T) {
 	t.Parallel()
 	s, namespace, _ := startInterrupted(t)
@@ -104,7 +105,8 @@ func TestKilledClient(t *testing.T) {
 	})
 }
 
-// With --keep, the bases and Pods of a run still exist, and the printed command removes them.
+// TestKeep checks that with --keep, the bases and Pods of a run still exist after the run, and that the printed
+// command removes them.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	result, report := run(t, 0, nil, "--keep", testdata("small"))
@@ -130,7 +132,7 @@ func TestKeep(t *testing.T) {
 	waitNamespaceDeleted(t, namespace)
 }
 
-// shell runs a command that koupsandbox has printed, and fails the test if the exit status is not status.
+// shell runs a command that koupsandbox has printed. It fails the test if the exit status differs from status.
 func shell(t *testing.T, env []string, command string, status int) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
@@ -143,7 +145,8 @@ func shell(t *testing.T, env []string, command string, status int) string {
 	return string(out)
 }
 
-// A scenario that waits indefinitely ends at its timeout, and reports the last observed state.
+// TestScenarioTimeout checks that a scenario that waits indefinitely ends at its timeout, and that its report
+// contains the last observed state.
 func TestScenarioTimeout(t *testing.T) {
 	t.Parallel()
 	result, report := run(t, 1, nil, testdata("hangs"))

@@ -21,7 +21,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// The demo loses requests only with the DaemonSet, writes its report, and removes its sandbox.
+// TestDemo checks that the demo loses requests only with the DaemonSet, writes its report, and removes its sandbox.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	b := &box.Box{Bin: binDir, Home: home, Name: envconf.RandomName("demo", 10)}
@@ -54,7 +54,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// watch prints the current state and all changes, as JSON and as lines, until Ctrl-C.
+// TestWatch checks that the watch command prints the current state and all changes until Ctrl-C, both as JSON and as
+// text lines.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for form, c := range map[string]struct {

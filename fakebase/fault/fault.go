@@ -14,52 +14,49 @@ type Kind string
 // The fault kinds. A fault of a kind marked (state) stays in effect until it ends, and has neither a count nor a
 // probability. A fault of any other kind is triggered by each match.
 const (
-	// KindError makes a command fail with the error code Code, in the processing step that produces this code.
+	// KindError makes a command fail with the error code Code.
 	KindError Kind = "error"
 	// KindLatency delays the start of a command by Delay, or until the fault is cleared.
 	KindLatency Kind = "latency"
-	// KindHang makes a command hang and keep its lock until the base process ends.
+	// KindHang makes a command hang until the base process ends. The command keeps its lock.
 	KindHang Kind = "hang"
-	// KindCrash ends the base process. If Match is set, the process ends during a matching command. Otherwise, the
-	// process ends Delay after the fault is set and, if Count is more than 1, Delay after each restart. Restart
-	// configures the restart.
+	// KindCrash ends the base process during a matching command, or Delay after the fault is set if Match is empty. If
+	// Count is more than 1, it also ends each restarted process after Delay.
 	KindCrash Kind = "crash"
-	// KindSilent suppresses heartbeats. The base still executes commands.
+	// KindSilent suppresses heartbeats. Commands still work.
 	KindSilent Kind = "silent"
-	// KindDeaf drops commands before the base reads them. The base still sends heartbeats.
+	// KindDeaf drops commands. Heartbeats still work.
 	KindDeaf Kind = "deaf"
 	// KindDisconnect closes the MQTT connection and the HTTP port (state).
 	KindDisconnect Kind = "disconnect"
-	// KindSlowLink delays all MQTT messages in both directions by Delay, and keeps their order.
+	// KindSlowLink delays all MQTT messages by Delay, and keeps their order.
 	KindSlowLink Kind = "slowLink"
-	// KindDuplicate sends an MQTT message twice. Over HTTP, it sends a heartbeat twice.
+	// KindDuplicate sends an MQTT message twice; over HTTP, a heartbeat.
 	KindDuplicate Kind = "duplicate"
-	// KindDelay delays an MQTT message by Delay without delaying later messages. Over HTTP, it delays a heartbeat.
+	// KindDelay delays an MQTT message by Delay; over HTTP, a heartbeat. Later messages are not delayed.
 	KindDelay Kind = "delay"
-	// KindReorder sends an MQTT message after the next message, or after Delay (default 1 s) if no message follows.
+	// KindReorder sends an MQTT message after the next message, or after Delay (default 1 s).
 	KindReorder Kind = "reorder"
-	// KindStale sets the publishTimestamp of an MQTT message back by Delay (default 11 s). A controller drops
-	// messages that are older than 10 s.
+	// KindStale sets the publishTimestamp of an MQTT message back by Delay (default 11 s). A controller drops messages
+	// older than 10 s.
 	KindStale Kind = "stale"
 	// KindCorrupt corrupts the second half of a message.
 	KindCorrupt Kind = "corrupt"
 	// KindClockSkew shifts the timestamps that the base sends by Skew (state).
 	KindClockSkew Kind = "clockSkew"
-	// KindFlapping reports matching active modules alternately as activated and deactivated. Each report lasts for
-	// Period (default 5 s) (state).
-	KindFlapping Kind = "flapping"
-	// KindMetaspaceFull simulates an exhausted metaspace: the base reports it in its health, and installs fail
+	// KindFlapping reports matching modules alternately as activated and deactivated, each for Period (default 5 s)
 	// (state).
+	KindFlapping Kind = "flapping"
+	// KindMetaspaceFull reports an exhausted metaspace in the health, and rejects installs (state).
 	KindMetaspaceFull Kind = "metaspaceFull"
-	// KindActuatorDown sets the health of matching modules to DOWN. If Match has no module, it sets the health of the
-	// base to DOWN (state).
+	// KindActuatorDown sets the health of matching modules to DOWN, or of the base if Match has no module (state).
 	KindActuatorDown Kind = "actuatorDown"
-	// KindUninstalled uninstalls matching modules Delay after the fault is set. If Match has no module, it uninstalls
-	// all modules. The controller is not notified, as if another client had sent the command.
+	// KindUninstalled uninstalls matching modules, or all modules, Delay after the fault is set. The controller is not
+	// notified.
 	KindUninstalled Kind = "uninstalled"
 	// KindWebRefuse closes the listener for module traffic (state).
 	KindWebRefuse Kind = "webRefuse"
-	// KindStartFailed makes the base fail to start: it does not become ready, and its health is DOWN (state).
+	// KindStartFailed makes the base fail to start, with the health DOWN (state).
 	KindStartFailed Kind = "startFailed"
 )
 

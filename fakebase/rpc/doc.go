@@ -6,5 +6,6 @@
 //
 //	curl --unix-socket SOCKET -d '{"bases": true}' http://sandbox/Status
 //
-// The package imports no other package of this module.
+// The package imports no other package of this module. connect-go would add 6.5 MB to each binary, including the images
+// of bases, and curl cannot read its streams.
 package rpc

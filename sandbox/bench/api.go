@@ -11,12 +11,13 @@ import (
 
 const requestMeasure = measureKey + "api_request"
 
-// requestDuration is the name of the API server histogram that measures request durations until the end of the
+// requestDuration is the API server histogram that measures the duration of each request until the end of the
 // response.
 const requestDuration = "apiserver_request_duration_seconds"
 
-// longRunning lists the long-running requests to ignore, because their duration does not depend on the API server.
-// clusterloader2 ignores them, too. The API server counts some of the subresources as CONNECT.
+// longRunning lists long-running requests, such as watches, that are not measured, because their duration does not
+// depend on the API server. clusterloader2 ignores the same requests. The API server reports some of the subresources
+// with the verb CONNECT.
 var longRunning = struct{ verbs, subresources []string }{
 	[]string{"WATCH", "WATCHLIST", "CONNECT"}, []string{"log", "exec", "portforward", "attach", "proxy"},
 }
@@ -60,8 +61,8 @@ func (h histogram) minus(before histogram) histogram {
 	return d
 }
 
-// quantile returns a quantile in seconds, computed like histogram_quantile in Prometheus: it interpolates linearly
-// within a bucket, and returns the last bound if the quantile is above it.
+// quantile returns the quantile q in seconds. As in histogram_quantile of Prometheus, it interpolates linearly within
+// a bucket, and returns the last bound if the quantile is above it.
 func (h histogram) quantile(q float64) float64 {
 	rank := q * h.count
 	lower, below := 0.0, 0.0
@@ -77,9 +78,9 @@ func (h histogram) quantile(q float64) float64 {
 	return lower
 }
 
-// responsiveness returns the durations of the requests between two readings of the metrics, sorted with the slowest
-// kinds of requests first. It returns false if a counter decreased, because the API server was restarted or another
-// API server responded.
+// responsiveness returns the durations of the requests between the metrics before and after, with the slowest kinds
+// of requests first. It returns false if a counter decreased, because the API server was restarted or another API
+// server responded.
 func responsiveness(before, after Metrics) (results []*benchfmt.Result, ok bool) {
 	earlier, later := requestCounts(before), requestCounts(after)
 	for key, h := range earlier {
@@ -104,7 +105,7 @@ func responsiveness(before, after Metrics) (results []*benchfmt.Result, ok bool)
 	return results, true
 }
 
-// name returns the last part of a benchmark name, such as
+// name returns the part of a benchmark name that identifies the kind of request, such as
 // /measure=api_request/verb=PATCH/resource=pods/subresource=status/scope=resource.
 func (c requestKind) name() string {
 	name := requestMeasure

@@ -16,8 +16,8 @@ const (
 	// MinRuns is the minimum number of runs for each side of a comparison. With fewer runs, no difference can be
 	// significant in the Mann-Whitney U test.
 	MinRuns = 4
-	// minShare, minTime and minRate are the smallest differences that are reported: a fraction of the baseline,
-	// milliseconds, and Pods per second. Smaller differences are below the resolution of watches and histograms.
+	// minShare (a fraction of the baseline), minTime (milliseconds) and minRate (Pods per second) are the smallest
+	// differences that are reported. Smaller differences are below the resolution of watches and histograms.
 	minShare, minTime, minRate = 0.1, 10, 1
 )
 
@@ -27,27 +27,28 @@ type Comparison struct {
 	Compared int
 	// Changes lists the significant differences.
 	Changes []MetricChange
-	// Missing lists the names of the benchmarks in the baseline that were not measured.
+	// Missing lists the names of baseline benchmarks that have no new results.
 	Missing []string
 }
 
 // MetricChange is a significant difference between two medians.
 type MetricChange struct {
-	// Name is the name of the benchmark. Unit is the unit of the values, such as p50-ms.
+	// Name is the name of the benchmark. Unit is the unit of the compared values, such as p50-ms.
 	Name, Unit string
 	// Before is the median of the baseline. Now is the median of the new results.
 	Before, Now float64
-	// Test is the result of the Mann-Whitney U test.
+	// Test is the result of the Mann-Whitney U test of the two sets of values.
 	Test  benchmath.Comparison
 	Worse bool
 }
 
-// Regressions returns the changes for the worse.
+// Regressions returns the changes whose new median is worse than the baseline.
 func (c *Comparison) Regressions() []MetricChange {
 	return slices.DeleteFunc(slices.Clone(c.Changes), func(c MetricChange) bool { return !c.Worse })
 }
 
-// matches returns an error if results with this configuration cannot be compared with results of the baseline.
+// matches returns an error if the baseline was measured with another configuration, so that results cannot be
+// compared with it.
 func (r *Results) matches(config map[string]string) error {
 	for _, key := range []string{"goos", "goarch", "cpu", coresKey, providerKey} {
 		if r.config[key] != config[key] {
@@ -99,9 +100,9 @@ func Compare(baseline, now *Results) (*Comparison, error) {
 	return c, nil
 }
 
-// missing returns the name to report for a benchmark without results. If the whole scenario has no results, it
-// returns the name of the scenario with its number of bases. It returns an empty string for an API request that was
-// not sent during the run.
+// missing returns the name to report for a baseline benchmark that has no new results. If the whole scenario has no
+// results, it returns the name of the scenario with its number of bases. It returns an empty string for an API
+// request that was not sent during the run.
 func (r *Results) missing(name string) string {
 	run, _, _ := strings.Cut(name, measureKey)
 	switch {

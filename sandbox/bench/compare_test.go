@@ -24,7 +24,7 @@ func resultsOf(unit string, values ...float64) *Results {
 func TestCompare(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, now *Results
-		want        string // worse or better; empty if unchanged
+		want        string // expected change: worse or better; empty if unchanged
 	}{
 		"the same": {resultsOf("p50-ms", 100, 110, 120, 130), resultsOf("p50-ms", 100, 110, 120, 130),
 			""},

@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// measureKey is the text that precedes the name of the measure in a benchmark name.
+// measureKey precedes the name of the measure in a benchmark name.
 const measureKey = "/measure="
 
 // second is the interval over which throughput is measured. clusterloader2 uses 5 s, but most runs schedule all Pods
@@ -21,11 +21,11 @@ const second = time.Second
 type podTimes struct {
 	base    string
 	modules []events.ModuleRef
-	// created, scheduled and ready are the times of the first watch events that show the Pod in these states. begun
-	// is the time when the base started to install the first module, and running is the time when the last module
-	// became active.
+	// created, scheduled and ready are the times at which the watch first showed the Pod as created, scheduled and
+	// Ready. begun is the time when the base started to install the first module. running is the time when the last
+	// module became active.
 	created, scheduled, begun, running, ready time.Time
-	// earliest is the creation timestamp of the Pod, truncated to seconds. It is a lower bound for the other times.
+	// earliest is the creation timestamp of the Pod, truncated to seconds. The other times are not before earliest.
 	earliest time.Time
 	// served is the time when a Service first had a ready endpoint for the Pod.
 	served time.Time
@@ -42,15 +42,16 @@ type stateChange struct {
 }
 
 type podTimeline struct {
-	all     []*podTimes // in the order of creation
+	all     []*podTimes // in order of creation
 	byUID   map[string]*podTimes
 	byName  map[string]*podTimes // the newest Pod with each name
-	served  map[string]time.Time // endpoint times by Pod name, for Pods without a watch event
+	served  map[string]time.Time // times of first ready endpoints, by Pod name, for Pods not yet watched
 	bases   map[string]bool
 	changes map[installKey][]stateChange
 }
 
-// readEvents reads events in order. It ignores Pods that were created before since.
+// readEvents builds a podTimeline from events, which must be in order. It ignores Pods that were created before
+// since.
 func readEvents(all []events.Event, since time.Time) *podTimeline {
 	l := &podTimeline{byUID: map[string]*podTimes{}, byName: map[string]*podTimes{}, served: map[string]time.Time{},
 		bases: map[string]bool{}, changes: map[installKey][]stateChange{}}
@@ -99,8 +100,8 @@ func (l *podTimeline) pod(p *events.PodEvent, now, since time.Time) {
 }
 
 // install sets the times at which the base of a Pod installed the modules of the Pod. It sets neither time if a
-// module was already on the base. The base can install the module before the watch shows the Pod, so install compares
-// with the creation timestamp.
+// module was already on the base. The base can start the installation before the watch shows the Pod, so install
+// ignores only state changes before the creation timestamp of the Pod.
 func (l *podTimeline) install(o *podTimes) {
 	for _, module := range o.modules {
 		var begun, running time.Time

@@ -29,14 +29,14 @@ type Options struct {
 	Sandbox *sandbox.Sandbox
 	// API is a client for the Kubernetes API of the sandbox. Required.
 	API kubernetes.Interface
-	// Sizes lists the scenarios to run for each number of bases. Required for Execute.
+	// Sizes lists the scenarios to run, with one element for each number of bases. Required for Execute.
 	Sizes [][]*source.Scenario
 	// Runs is the number of runs for each scenario. Default: 1.
 	Runs int
 	// Output receives the results of each run, in the Go benchmark format, when the run ends. Required.
 	Output io.Writer
-	// Baseline holds the results of earlier runs, with which the new results are compared. Execute fails before the
-	// first run if the results cannot be compared. Default: none.
+	// Baseline holds the results of earlier runs, to compare the new results with. Execute fails before the first run
+	// if the results cannot be compared. Default: none.
 	Baseline *Results
 	// Progress is called for each event of a run. Calls do not overlap. Default: none.
 	Progress func(scenario.ProgressEvent)
@@ -52,7 +52,7 @@ type Run struct {
 	// Failure is the reason why the run failed. A failed run has no results.
 	Failure string
 	Elapsed time.Duration
-	// Notes lists the measures that are missing, with the reasons.
+	// Notes describes the measures that are missing and why.
 	Notes   []string
 	Results []*benchfmt.Result
 }
@@ -68,7 +68,8 @@ type Report struct {
 	Comparison *Comparison
 }
 
-// OK reports whether all runs passed and no value is worse than in the baseline.
+// OK reports whether all runs passed and no value is worse than in the baseline. It returns false if there were no
+// runs or if the context was done before the last run ended.
 func (r *Report) OK() bool {
 	return r.Runs > 0 && r.Failed == 0 && !r.Stopped && (r.Comparison == nil || len(r.Comparison.Regressions()) == 0)
 }
@@ -97,7 +98,7 @@ func newRecorder(ctx context.Context, o Options) (*recorder, error) {
 
 // Execute runs the scenarios for each number of bases in turn, and repeats this Runs times. It blocks until all runs
 // have ended and their objects are deleted. When ctx is done, the current run is stopped, and the report contains the
-// results so far. The report is nil if no measurement was possible.
+// results so far. The report is nil if Execute fails before the first run.
 func Execute(ctx context.Context, o Options) (*Report, error) {
 	r, err := newRecorder(ctx, o)
 	if err != nil {
@@ -125,8 +126,8 @@ func Execute(ctx context.Context, o Options) (*Report, error) {
 	return &r.report, err
 }
 
-// run runs the scenarios once. It reads the metrics of the API server before the clean-up, so that the metrics do not
-// include the requests of the clean-up.
+// run runs the scenarios once. It reads the metrics of the API server before the clean-up, so that they do not
+// include the clean-up requests.
 func (r *recorder) run(ctx context.Context, scenarios []*source.Scenario) error {
 	var before snapshot
 	_, err := scenario.Execute(ctx,
@@ -166,7 +167,8 @@ type snapshot struct {
 	err     error
 }
 
-// takeSnapshot reads the metrics of the API server even if ctx is done, because a canceled run is measured, too.
+// takeSnapshot reads the metrics of the API server. It ignores the cancellation of ctx, because a canceled run is
+// measured, too.
 func takeSnapshot(ctx context.Context, api kubernetes.Interface) snapshot {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), metricsTimeout)
 	defer cancel()
@@ -184,8 +186,8 @@ func runOf(run *scenario.Run, before, after snapshot) Run {
 	return m
 }
 
-// nameOf returns the name of a benchmark. For example, the scenario rolling-update with {tunnel: mqtt} and 4 bases is
-// named RollingUpdate/tunnel=mqtt/bases=4.
+// nameOf returns the benchmark name of a scenario run. For example, the scenario rolling-update with the matrix
+// values {tunnel: mqtt} and 4 bases is named RollingUpdate/tunnel=mqtt/bases=4.
 func nameOf(name string, cell map[string]any, bases int) string {
 	var b strings.Builder
 	for word := range strings.SplitSeq(name, "-") {
@@ -218,9 +220,9 @@ func (m *Run) measure(l *podTimeline, before, after snapshot) {
 	}
 }
 
-// Observe measures the activity in a sandbox until ctx is done, which is not an error. The function follow reads the
-// events of the sandbox. Pods that already exist are ignored. Network programming is not measured, because the events
-// do not include endpoints.
+// Observe measures the activity in a sandbox until ctx is done, which is not an error. Observe calls follow, which
+// must pass the sandbox events to the given function until ctx is done. Pods that already exist are ignored. Network
+// programming is not measured, because the events do not include endpoints.
 func Observe(ctx context.Context, o Options, follow func(context.Context, func(events.Event) error) error) (*Report,
 	error) {
 	r, err := newRecorder(ctx, o)

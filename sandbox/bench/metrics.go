@@ -25,8 +25,7 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 	return families, nil
 }
 
-// APIMetrics reads the metrics of an API server. If API servers are behind a load balancer, it reads the metrics of
-// only one of them.
+// APIMetrics reads the metrics of an API server. Behind a load balancer, it reads the metrics of only one API server.
 func APIMetrics(ctx context.Context, api rest.Interface) (Metrics, error) {
 	text, err := api.Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
@@ -35,9 +34,9 @@ func APIMetrics(ctx context.Context, api rest.Interface) (Metrics, error) {
 	return ParseMetrics(bytes.NewReader(text))
 }
 
-// Sum returns the sum of the counters and gauges of a metric family whose labels are accepted by keep. If keep is
-// nil, it adds all of them. The sum of a missing family is 0, because a counter does not exist before its first
-// event.
+// Sum returns the sum of the counters and gauges of a metric family, restricted to metrics whose labels keep accepts.
+// If keep is nil, Sum includes all metrics. The sum of a missing family is 0, because a counter does not exist before
+// it is first incremented.
 func (m Metrics) Sum(name string, keep func(labels map[string]string) bool) float64 {
 	total := 0.0
 	for _, metric := range m[name].GetMetric() {

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// The units of benchmark values, which follow the percentile, as in p50-ms.
+// The suffixes of benchmark units. They follow the percentile, as in p50-ms.
 const (
 	milliseconds = "ms"
 	podsPerSec   = "Pods/s"
@@ -30,8 +30,8 @@ const (
 
 // Results holds the benchmark values of all runs.
 type Results struct {
-	config  map[string]string // goos, cpu, provider and so on
-	figures []*figure         // in the order of their first values
+	config  map[string]string // goos, cpu, provider and other configuration keys
+	figures []*figure         // in the order in which they were first added
 }
 
 type figure struct {
@@ -83,7 +83,7 @@ func (r *Results) setConfig(config []benchfmt.Config) {
 	}
 }
 
-// find returns the figure with a name and a unit. It returns nil if the figure does not exist.
+// find returns the figure with the given name and unit, or nil if the figure does not exist.
 func (r *Results) find(name, unit string) *figure {
 	i := slices.IndexFunc(r.figures, func(f *figure) bool { return f.name == name && f.unit == unit })
 	if i < 0 {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// percentileSpecs lists the percentiles of a measure. The field least is the minimum number of samples: with fewer
-// samples, the percentile would only be their maximum and is omitted.
+// percentileSpecs lists the percentiles of a measure. The field least is the minimum number of samples. A percentile
+// with fewer samples is omitted, because it would be equal to the maximum.
 var percentileSpecs = []struct {
 	name  string
 	share float64
@@ -20,8 +20,8 @@ func percentile(sorted []float64, p float64) float64 {
 	return sorted[max(int(math.Ceil(float64(len(sorted))*p/100)), 1)-1]
 }
 
-// measurement returns a result with the percentiles of the values, which do not need to be sorted. The name is
-// appended to the name of the scenario, for example /measure=pod_startup.
+// measurement returns a result with the percentiles of values, which may be unsorted. The name, for example
+// /measure=pod_startup, is appended to the name of the scenario.
 func measurement(name, unit string, values []float64) *benchfmt.Result {
 	sorted := slices.Sorted(slices.Values(values))
 	return percentiles(name, unit, len(values), func(share float64) float64 { return percentile(sorted, share) })

@@ -59,8 +59,8 @@ func pause(on bool) func(context.Context, *Board, params) (ActionResult, error) 
 	}
 }
 
-// partition sets the partition of a StatefulSet, which determines how many of its Pods get the current template. Each
-// decrease of the partition releases a batch of Pods.
+// partition sets the partition of a StatefulSet: Pods with a lower ordinal keep the old template. Each decrease of
+// the partition releases a batch of Pods.
 func partition(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	n := p.number("partition")
 	if p["kind"] != kindStatefulSet {
@@ -81,7 +81,7 @@ func partition(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		b.patch(ctx, p, types.StrategicMergePatchType, patch)
 }
 
-// undo returns a workload to its previous revision, like kubectl rollout undo.
+// undo rolls a workload back to its previous revision, like kubectl rollout undo.
 func undo(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	w, err := b.workload(ctx, p)
 	if err != nil {

@@ -21,7 +21,8 @@ func onBase(p params) string { return kindBase + "/" + p["base"] }
 
 func fromRow(name, field string) ActionParam { return ActionParam{Name: name, From: field} }
 
-// sandboxActions lists the actions that require a sandbox. Each action calls the control API, like the command line.
+// sandboxActions lists the actions that require a sandbox. Each action calls the control API of the sandbox, like the
+// command line does.
 func sandboxActions() []act {
 	all := []act{
 		{

@@ -12,7 +12,8 @@ import (
 )
 
 // scenarioAction is the action that runs one of the scenarios in Options.Scenarios. Other files are not allowed,
-// because a scenario can run scripts on this machine. The run continues after the response.
+// because a scenario can run scripts on this machine. The action responds immediately, and the scenario runs in the
+// background.
 func scenarioAction(files []string) act {
 	return act{
 		Action: Action{ID: "scenario.run", On: kindBoard, Title: "Run a scenario", Danger: true,

@@ -26,7 +26,7 @@ func ofWorkload(more ...ActionParam) []ActionParam {
 		more...)
 }
 
-// workloadActions lists the actions that are available in any cluster.
+// workloadActions lists the actions that the board supports in any cluster.
 func workloadActions() []act {
 	return append([]act{
 		{
@@ -81,7 +81,7 @@ func scale(ctx context.Context, b *Board, p params) (ActionResult, error) {
 type workload struct {
 	metav1.Object
 	template *corev1.PodTemplateSpec
-	// paused reports whether the workload is a paused Deployment.
+	// paused reports whether a workload is a Deployment that is paused.
 	paused bool
 }
 

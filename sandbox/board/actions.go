@@ -34,7 +34,7 @@ type params map[string]string
 
 type act struct {
 	Action
-	// target identifies the object of the action. Only one action per target can run at a time.
+	// target returns the key of the object that the action changes. Only one action per target can run at a time.
 	target func(params) string
 	do     func(ctx context.Context, b *Board, p params) (ActionResult, error)
 }
@@ -171,7 +171,7 @@ func (a *actions) do(ctx context.Context, id string, p params) (result ActionRes
 	return result, a.failure(ctx, x, p, err)
 }
 
-// failure adds an error code to the error that an action has returned.
+// failure converts the error of an action to an error with an error code, if the code can be determined.
 func (a *actions) failure(ctx context.Context, x act, p params, err error) error {
 	var r *actionError
 	var daemon *sandbox.Error
@@ -191,7 +191,8 @@ func (a *actions) failure(ctx context.Context, x act, p params, err error) error
 	return err
 }
 
-// reserve reserves a target for one action. Other actions on the target are rejected until release is called.
+// reserve reserves a target for one action until the caller calls release. Until then, other actions on the target
+// are rejected.
 func (a *actions) reserve(target, id string) (release func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -215,7 +216,7 @@ func (a *actions) reserve(target, id string) (release func(), err error) {
 	}, nil
 }
 
-// complete validates the parameters of an action and sets their defaults.
+// complete validates the parameters of an action request and adds the default values.
 func (x *act) complete(p params) (params, error) {
 	full := params{}
 	for name := range p {

@@ -28,9 +28,9 @@ const (
 	messageInterval = 100 * time.Millisecond
 	// timeCheckInterval is the interval at which the board checks for changes that depend only on time.
 	timeCheckInterval = time.Second
-	// keepFor and keepBytes limit the age and the compressed size of the stored history.
+	// keepFor and keepBytes limit the age and the compressed size of the history.
 	keepFor, keepBytes = time.Hour, 64 << 20
-	// shutdownTimeout is how long the board waits for open responses when it stops.
+	// shutdownTimeout is how long the board waits for open responses to complete when it stops.
 	shutdownTimeout = 2 * time.Second
 )
 
@@ -39,7 +39,7 @@ const (
 type Options struct {
 	// Sandbox is the sandbox to show. Default: none.
 	Sandbox *sandbox.Sandbox
-	// API is a client for the Kubernetes API of the sandbox or the cluster. Default: none, for a run.
+	// API is a client for the Kubernetes API of the sandbox or the cluster. Required unless Run is set.
 	API kubernetes.Interface
 	// Run is the recorded scenario run to show. Default: none.
 	Run *scenario.Run
@@ -53,12 +53,13 @@ type Options struct {
 	Scenarios []string
 	// AllowActions allows actions on a cluster. Actions on a sandbox are always allowed.
 	AllowActions bool
-	// Listener is the listener of the HTTP server. Start closes it. Required.
+	// Listener accepts the connections of the HTTP server. Start closes it. Required.
 	Listener net.Listener
-	// Hosts lists host names to allow in addition to the names of this machine. Default: none.
+	// Hosts lists host names that browsers may use for the board, in addition to the names of this machine. Default:
+	// none.
 	Hosts []string
 	// Reviews requires users to log in with their own bearer tokens, which the API validates with TokenReviews.
-	// Default: one user logs in with the URL that is passed to Opened.
+	// Default: a single user, who logs in with the URL that is passed to Opened.
 	Reviews bool
 	// Opened is called with a login URL that starts one session. It is called before New returns, and again after
 	// each use of the previous URL. Required without Reviews.
@@ -132,7 +133,8 @@ func (b *Board) admit() error {
 	return nil
 }
 
-// Start runs the board until ctx is done, and then returns nil.
+// Start serves the web UI and blocks until ctx is done, then returns nil. It returns an error if the HTTP server or
+// the replay of a recorded run fails.
 func (b *Board) Start(ctx context.Context) error {
 	if b.o.Run != nil {
 		if err := replay(b.o.Run, b.state, b.feed); err != nil {
@@ -186,7 +188,7 @@ func (b *Board) startSources(ctx context.Context, looking *sync.WaitGroup) {
 	looking.Go(func() { b.publish(ctx) })
 }
 
-// publish sends state changes to browsers. It sends at most one message per messageInterval.
+// publish sends state changes to browsers until ctx is done. It sends at most one message per messageInterval.
 func (b *Board) publish(ctx context.Context) {
 	rest := time.NewTicker(timeCheckInterval)
 	defer rest.Stop()

@@ -26,7 +26,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// fakeDaemon simulates a sandbox whose events come from the test. It records the actions that are requested.
+// fakeDaemon simulates a sandbox daemon. The test supplies the events, and fakeDaemon records the requested actions.
 type fakeDaemon struct {
 	daemon // nil: methods that no test uses panic
 	events chan events.Event
@@ -34,7 +34,7 @@ type fakeDaemon struct {
 	mu    sync.Mutex
 	calls []string
 	fails error
-	waits chan struct{} // if it is not nil, actions block until it is closed
+	waits chan struct{} // if not nil, actions block until it is closed
 }
 
 func (d *fakeDaemon) Watch(ctx context.Context, _ sandbox.WatchRequest, sink func(events.Event)) error {
@@ -103,7 +103,7 @@ func (d *fakeDaemon) StopTraffic(_ context.Context, group, name string) (*traffi
 	return e, d.call("stop %q %s", group, name)
 }
 
-// served is a running Board, together with a browser that has a session.
+// served is a running Board with a browser that has a session.
 type served struct {
 	*Board
 	url    string
@@ -144,7 +144,7 @@ func serve(t *testing.T, o Options, d daemon) *served {
 	return s
 }
 
-// askTime is the timeout of each request, including requests that read a stream.
+// askTime is the timeout of each request, including the time for reading a stream.
 const askTime = 20 * time.Second
 
 func (s *served) ask(t *testing.T, method, path, body string) *http.Response {
@@ -208,7 +208,7 @@ func decode[T any](t *testing.T, data []byte) (value T) {
 	return value
 }
 
-// next reads one message and applies it to the tables.
+// next reads one message from the stream and applies it to the tables of the stream.
 func (x *stream) next() {
 	x.t.Helper()
 	event := ""
@@ -261,7 +261,7 @@ func over[T any](rows, set map[string]T, del []string) map[string]T {
 	return rows
 }
 
-// until reads messages until a condition is true.
+// until reads messages until the condition is true.
 func (x *stream) until(what string, so func() bool) {
 	x.t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
@@ -338,8 +338,8 @@ func TestWhatTheDaemonTellsIsShown(t *testing.T) {
 	}
 }
 
-// TestRunIsShownAsItsEvents checks that the chunks of a run contain the history of the run. At each time that the
-// test reads, the rows must be equal to the rows of events.State, which the checks used.
+// TestRunIsShownAsItsEvents checks that the history chunks of a recorded run show the same rows as events.State,
+// which the checks of the scenario used, at each point in time.
 func TestRunIsShownAsItsEvents(t *testing.T) {
 	run, err := ReadReport("../scenario/report/testdata/sample.json", "rolling-update")
 	if err != nil {
@@ -379,8 +379,8 @@ func chunkLines(t *testing.T, s *served, id int64) [][]byte {
 	return bytes.Split(body, []byte("\n"))
 }
 
-// compare applies the events up to the newest event that the board has shown, and compares the resulting state with
-// the board.
+// compare applies the events of the run to an events.State, up to the newest event that the board has shown, and
+// compares this state with the rows of the board.
 func compare(t *testing.T, run *scenario.Run, x *stream) {
 	t.Helper()
 	var state events.State

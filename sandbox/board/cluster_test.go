@@ -59,8 +59,8 @@ func aPod(node string) *corev1.Pod {
 	}
 }
 
-// TestACluster shows a cluster without a daemon. The board must read only the Kubernetes API, and notices must report
-// missing permissions.
+// TestACluster checks a board that shows a cluster without a daemon. The board must show the bases and Pods from the
+// Kubernetes API alone, and a notice must report a missing permission.
 func TestACluster(t *testing.T) {
 	client := fake.NewClientset(aNode("base-1", corev1.ConditionTrue), aPod("vnode.id-base-1"))
 	client.PrependReactor("list", "daemonsets", func(kubetesting.Action) (bool, runtime.Object, error) {

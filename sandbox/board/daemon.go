@@ -33,8 +33,8 @@ type daemon interface {
 const (
 	// reconnectInterval is the interval between attempts to connect to the daemon.
 	reconnectInterval = time.Second
-	// trafficInterval and statusInterval are the query intervals for traffic statistics and status data, which the
-	// event stream does not contain.
+	// trafficInterval and statusInterval are the polling intervals for traffic statistics and for the sandbox status.
+	// The event stream does not contain these data.
 	trafficInterval = time.Second
 	statusInterval  = 5 * time.Second
 )
@@ -48,10 +48,10 @@ type daemonSource struct {
 	now    func() time.Time
 
 	once  sync.Once
-	known chan struct{} // closed when all existing bases are known
+	known chan struct{} // closed when the initial events have reported all existing bases
 }
 
-// run reads the events of the daemon until ctx is done. It reconnects if the daemon does not respond.
+// run reads the events of the daemon until ctx is done. If the event stream ends, run shows a notice and reconnects.
 func (s *daemonSource) run(ctx context.Context) {
 	var polls sync.WaitGroup
 	defer polls.Wait()
@@ -86,8 +86,8 @@ func (s *daemonSource) run(ctx context.Context) {
 	}
 }
 
-// recordReconnect records that the daemon responds again. It removes the bases that are not in mentioned, because they
-// no longer exist.
+// recordReconnect records that the daemon responds again. It removes the bases that are not in mentioned, the set of
+// bases in the initial events, because they no longer exist.
 func (s *daemonSource) recordReconnect(mentioned map[string]bool) {
 	s.state.notice(aboutSandbox, "", s.now())
 	s.state.ended(time.Time{})
@@ -158,7 +158,7 @@ func (s *daemonSource) traffic(ctx context.Context) {
 
 func streamKey(group, name string) string { return group + "/" + name }
 
-// streamsLeft records the end of streams that the daemon no longer lists.
+// streamsLeft marks the streams that the daemon no longer lists as ended.
 func (w *boardState) streamsLeft(there map[string]bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,7 +171,7 @@ func (w *boardState) streamsLeft(there map[string]bool, now time.Time) {
 	}
 }
 
-// groups returns the groups of all bases. The empty group contains the bases of the sandbox itself.
+// groups returns the groups of all bases. The group "" contains the bases of the sandbox itself.
 func (w *boardState) groups() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,7 +184,8 @@ func (w *boardState) groups() []string {
 	return all
 }
 
-// streamChanged adds the statistics of a stream. Rates are calculated from the difference to the previous statistics.
+// streamChanged updates the row of a stream from its new statistics. It calculates rates from the difference from the
+// previous statistics.
 func (w *boardState) streamChanged(group string, s traffic.Summary, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -210,7 +211,7 @@ func (w *boardState) streamChanged(group string, s traffic.Summary, now time.Tim
 	w.mark(kindStream, key)
 }
 
-// streamStats are the statistics of a stream at a time, with the number of responses of each version.
+// streamStats holds the statistics of a stream at one time, with the number of responses from each version.
 type streamStats struct {
 	row      StreamRow
 	at       time.Time
@@ -241,7 +242,7 @@ func (w *boardState) bases() []string {
 	return slices.DeleteFunc(w.state.Bases.Names(), func(name string) bool { return w.state.Bases.Get(name).Removed })
 }
 
-// ended records the time when the sandbox ended. The zero time means that the sandbox is running.
+// ended records the time when the sandbox ended. A zero time means that the sandbox is running again.
 func (w *boardState) ended(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

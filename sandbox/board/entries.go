@@ -7,8 +7,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// logEvent adds an event to the log, unless it is a change of a Pod or an endpoint, or a periodic query. The caller
-// must hold w.mu.
+// logEvent adds an event to the log of the board. It skips Pod changes, endpoint changes and periodic queries. The
+// caller must hold w.mu.
 func (w *boardState) logEvent(e events.Event) {
 	entry := LogEntry{Time: millis(e.Time), Base: e.BaseName()}
 	switch {

@@ -17,7 +17,7 @@ const (
 	// settleTime is how long bases may differ before a finding is shown. A release reaches the bases one after
 	// another.
 	settleTime = 5 * time.Second
-	// timedOut is the suffix of Pod reasons that describe an operation that timed out.
+	// timedOut is the suffix of Pod status reasons for operations that timed out.
 	timedOut = "TimedOut"
 	// shown is the maximum number of bases that a finding lists.
 	shown = 50
@@ -33,13 +33,14 @@ type problem struct {
 	workloads     []string
 }
 
-// finding is a problem together with its start time. It is shown after the duration problem.after.
+// finding is a detected problem together with its start time. It is shown once the problem has lasted for
+// problem.after.
 type finding struct {
 	row   FindingRow
 	shown bool
 }
 
-// find checks for problems and updates the findings. The caller must hold w.mu.
+// find runs all checks and updates the findings. The caller must hold w.mu.
 func (w *boardState) find(now time.Time) {
 	for name := range w.leases {
 		w.updateLiveness(name, now)
@@ -95,7 +96,7 @@ func (p problem) row(since int64) FindingRow {
 
 func first(list []string) []string { return list[:min(len(list), shown)] }
 
-// unreachableBases reports a mass outage, in which many bases are unreachable.
+// unreachableBases reports a mass outage: many bases are unreachable at the same time.
 func (w *boardState) unreachableBases() []problem {
 	var away []string
 	all := 0
@@ -145,7 +146,8 @@ func (w *boardState) slowOperations(now time.Time) []problem {
 	})
 }
 
-// byModule returns one problem for each module version for which the function has returns true on at least one base.
+// byModule returns one problem, based on the template p, for each module version for which has returns true on at
+// least one base.
 func (w *boardState) byModule(has func(base string, m *events.ModuleStatus) bool, p problem) (list []problem) {
 	on := map[events.ModuleRef][]string{}
 	for b := range w.state.Bases.All() {
@@ -198,8 +200,8 @@ func (w *boardState) inconsistentBases() (list []problem) {
 	return list
 }
 
-// baseline returns the modules that workloads install. The value is true for modules that every base must have. It is
-// false for all other modules, and for modules in a rollout.
+// baseline returns the modules that workloads install, by name. The value is true for modules that every base must
+// have. It is false for other modules and for modules in a rollout.
 func (w *boardState) baseline(bases int) map[string]bool {
 	all := map[string]bool{}
 	for _, row := range w.workloads {
@@ -212,7 +214,7 @@ func (w *boardState) baseline(bases int) map[string]bool {
 	return all
 }
 
-// differ describes how some bases differ from the majority of the bases.
+// differ returns a problem that describes how the modules of some bases differ from the modules of most bases.
 func differ(what string, kinds map[string][]string) problem {
 	usual := slices.MaxFunc(slices.Sorted(maps.Keys(kinds)),
 		func(a, b string) int { return cmp.Compare(len(kinds[a]), len(kinds[b])) })

@@ -32,18 +32,18 @@ type follower struct {
 	state   *boardState
 	client  kubernetes.Interface
 	now     func() time.Time
-	slices  map[string]map[types.UID]*discoveryv1.EndpointSlice // EndpointSlices by Service
+	slices  map[string]map[types.UID]*discoveryv1.EndpointSlice // by namespace/name of the Service, then by UID
 	watches sync.WaitGroup
 }
 
-// client contains the methods that the typed clients of all kinds have in common.
+// client is the part of the typed Kubernetes clients that follow needs.
 type client[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// follow watches first Nodes and then all other objects until ctx is done. If objects cannot be read, it shows a
-// notice and tries again later.
+// follow waits until known is closed, then watches Nodes and, once it has read them, all other objects, until ctx is
+// done. If a list or watch fails, it shows a notice and retries.
 func (f *follower) follow(ctx context.Context, known <-chan struct{}) {
 	defer f.watches.Wait()
 	f.slices = map[string]map[types.UID]*discoveryv1.EndpointSlice{}
@@ -114,8 +114,8 @@ func await(ctx context.Context, all ...<-chan struct{}) bool {
 	return true
 }
 
-// start watches the objects of a kind. The returned channel is closed when the existing objects have been read, or
-// when they cannot be read.
+// start watches the objects of one kind in the background. It returns a channel that is closed when the existing
+// objects have been read or cannot be read.
 func start[T object, L runtime.Object](ctx context.Context, f *follower, what string, c client[L], selector string,
 	changed func(T, bool)) <-chan struct{} {
 	filled := make(chan struct{})
@@ -194,7 +194,7 @@ func unreadable(what string, err error) string {
 	return fmt.Sprintf("%s may be out of date: %s", what, err)
 }
 
-// slice adds all endpoints of the Service to which an EndpointSlice belongs.
+// slice updates the endpoints of the Service to which an EndpointSlice belongs.
 func (f *follower) slice(o *discoveryv1.EndpointSlice, gone bool) {
 	service := o.Labels[discoveryv1.LabelServiceName]
 	key := o.Namespace + "/" + service

@@ -17,13 +17,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// node holds the data about the Node of a base that events do not contain.
+// node holds the data about a base's Node that events do not contain.
 type node struct {
 	name, base, identity, zone, group, baseName, version, ip, tunnel, holder, message string
 
 	state              events.NodeState
 	cordoned, pressure bool
-	// metaspace is the metaspace limit in bytes (0 means no limit). free is the allocatable part of it.
+	// metaspace is the metaspace limit in bytes (0 means no limit). free is the allocatable metaspace in bytes.
 	metaspace, free int64
 }
 
@@ -33,10 +33,10 @@ type pod struct {
 	memory    int64 // memory request in bytes
 }
 
-// unlimited is the memory capacity of a Node whose base has no metaspace limit.
+// unlimited is the memory capacity of a Node, in bytes, from which the base has no metaspace limit.
 const unlimited = 1 << 40
 
-// tunnelSuffix is the suffix of tunnel names in Node labels, as in mqtt_tunnel_provider.
+// tunnelSuffix is the end of tunnel names in Node labels, such as mqtt_tunnel_provider.
 const tunnelSuffix = "_tunnel_provider"
 
 // nodeChanged adds or updates a Node. It ignores Nodes that do not belong to a base.
@@ -71,7 +71,7 @@ func (w *boardState) nodeChanged(o *corev1.Node, gone bool, now time.Time) {
 	}
 }
 
-// baseByNode derives the state of a base from its Node. It is used if there is no daemon.
+// baseByNode derives the state of a base from its Node. It is used if the board has no daemon.
 func (w *boardState) baseByNode(n node, gone bool, now time.Time) {
 	changes := []events.BaseChange{events.BaseReady, events.BaseConnected}
 	switch {
@@ -167,7 +167,7 @@ func memoryOf(o *corev1.Pod) (sum int64) {
 	return sum
 }
 
-// modulesByPod derives the modules of a base from a Pod. It is used if there is no daemon.
+// modulesByPod derives the modules of a base from a Pod. It is used if the board has no daemon.
 func (w *boardState) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
 	p := events.PodStateOf(o)
 	base := w.state.BaseOf(o.Spec.NodeName)
@@ -194,7 +194,7 @@ func (w *boardState) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
 	}
 }
 
-// wanted reports whether a Pod on a base requests a module version.
+// wanted reports whether any Pod on a base requests the module version m.
 func (w *boardState) wanted(base string, m events.ModuleRef) bool {
 	for p := range w.state.PodsOn(base) {
 		if slices.Contains(p.Modules, m) {
@@ -204,8 +204,8 @@ func (w *boardState) wanted(base string, m events.ModuleRef) bool {
 	return false
 }
 
-// moduleState returns the state of a module, derived from its container. It returns an empty string if the state is
-// unknown.
+// moduleState returns the state of a module, derived from the status of its container. It returns an empty string if
+// the container has no status.
 func moduleState(o *corev1.Pod, container string) events.ModuleState {
 	for _, c := range o.Status.ContainerStatuses {
 		switch {
@@ -224,8 +224,8 @@ func moduleState(o *corev1.Pod, container string) events.ModuleState {
 	return ""
 }
 
-// endpointsChanged adds the endpoints of all EndpointSlices of a Service. It ignores Services that have no endpoint
-// on a base.
+// endpointsChanged replaces the endpoints of a Service with the endpoints in its EndpointSlices. It ignores Services
+// that never had an endpoint on a base.
 func (w *boardState) endpointsChanged(namespace, service string, slices []*discoveryv1.EndpointSlice, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

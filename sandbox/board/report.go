@@ -57,7 +57,7 @@ func boardOf(run *scenario.Run) BoardRow {
 	}
 }
 
-// replay adds all data of a recorded run to a feed, as if the board had observed the run.
+// replay adds all events and statistics of a recorded run to a feed, as if the board had observed the run.
 func replay(run *scenario.Run, w *boardState, f *feed.Feed) error {
 	w.namespace, w.synced = run.Namespace, true
 	at := run.Started
@@ -99,7 +99,7 @@ type second struct {
 	row StreamRow
 }
 
-// secondsOf returns one row for each second of each request stream, sorted by time.
+// secondsOf returns one row for each second of each request stream in a run, sorted by time.
 func secondsOf(run *scenario.Run) (all []second) {
 	for i := range run.Traffic {
 		all = append(all, secondsOfStream(run.Namespace, &run.Traffic[i])...)

@@ -45,7 +45,7 @@ func ownedBy(kind, uid, name string) metav1.ObjectMeta {
 }
 
 // replicaSet returns a revision of the Deployment. controllerRevisionOf returns a revision of a DaemonSet or
-// StatefulSet. Both look like the objects that the Kubernetes controllers create.
+// StatefulSet. Both return objects like the ones that the Kubernetes controllers create.
 func replicaSet(number int, version string) *appsv1.ReplicaSet {
 	s := &appsv1.ReplicaSet{ObjectMeta: ownedBy("Deployment", "d", "stock-"+version),
 		Spec: appsv1.ReplicaSetSpec{Template: template(version)}}
@@ -73,7 +73,7 @@ func controllerRevisionOf(kind, uid string, number int64, version string) *appsv
 		Revision: number, Data: runtime.RawExtension{Raw: text}}
 }
 
-// rollouts returns the objects of a cluster that contains a workload of each kind, in its second revision.
+// rollouts returns the objects of a cluster with one workload of each kind, each in its second revision.
 func rollouts() *fake.Clientset {
 	daemons := &appsv1.DaemonSet{ObjectMeta: named("ds"),
 		Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template("2"),
@@ -141,7 +141,7 @@ func TestRolloutsAreShown(t *testing.T) {
 	}
 }
 
-// TestActionsOnRollouts checks that the rollouts of all kinds of workloads can be paused, approved and undone.
+// TestActionsOnRollouts checks that the board can pause, approve and undo the rollouts of all kinds of workloads.
 func TestActionsOnRollouts(t *testing.T) {
 	for name, c := range map[string]struct {
 		action, params string

@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// millis returns a time in milliseconds since 1970. It returns 0 for the zero time.
+// millis returns t in milliseconds since 1970, or 0 for the zero time.
 func millis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -18,7 +18,7 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// row returns the row with a key, or nil if there is none. The caller must hold w.mu.
+// row returns the row of a kind with the given key, or nil if it does not exist. The caller must hold w.mu.
 func (w *boardState) row(kind, key string) any {
 	switch kind {
 	case kindBoard:
@@ -95,7 +95,7 @@ func (w *boardState) baseRow(name string) *BaseRow {
 	return row
 }
 
-// healthOf returns the health and the main problem of a base.
+// healthOf returns the health of a base and its main problem; the problem is empty if there is none.
 func healthOf(row *BaseRow) (Health, BaseProblem) {
 	broken := slices.ContainsFunc(row.Modules, func(m ModuleOnBase) bool { return m.State == events.ModuleBroken })
 	switch {
@@ -115,7 +115,7 @@ func healthOf(row *BaseRow) (Health, BaseProblem) {
 	return HealthGood, ""
 }
 
-// addNode adds the data of the base's Node to a row.
+// addNode adds the data of the base's Node to the row of the base.
 func (w *boardState) addNode(row *BaseRow, n node) {
 	row.Node, row.NodeState, row.Cordoned, row.Controller = n.name, n.state, n.cordoned, n.holder
 	row.Zone, row.BaseName, row.Version, row.IP, row.Tunnel = n.zone, n.baseName, n.version, n.ip, n.tunnel
@@ -137,7 +137,8 @@ func (w *boardState) addNode(row *BaseRow, n node) {
 	row.Leak = u.leak(row)
 }
 
-// addRun adds the Node and the zone to the row of a base in a run. The zone is the name of the set of bases.
+// addRun adds the Node and the zone to the row of a base in a recorded run. The name of the set of bases is used as
+// the zone.
 func (w *boardState) addRun(row *BaseRow, b *events.BaseStatus) {
 	if at := strings.LastIndex(row.Name, "-"); at > 0 {
 		row.Zone = row.Name[:at]
@@ -147,7 +148,8 @@ func (w *boardState) addRun(row *BaseRow, b *events.BaseStatus) {
 	}
 }
 
-// reason describes the problems of a base, most important first. It returns an empty string if there are none.
+// reason describes the problems of a base, most important first. It returns an empty string if the base has no
+// problems.
 func (w *boardState) reason(row *BaseRow, n node) string {
 	var parts []string
 	switch row.State {
@@ -248,16 +250,17 @@ func stepRow(s *events.StepStatus) StepRow {
 		Message: s.Message}
 }
 
-// use holds the metaspace history of a base.
+// use holds the metaspace history of one run of a base process.
 type use struct {
 	started int64  // start time of the base process
-	modules string // the modules with their versions, if all modules are active
-	last    int64  // last metaspace usage with these modules
+	modules string // the modules with their versions when all modules were last active
+	last    int64  // last metaspace usage with these modules, in bytes
 	before  map[string]int64
 }
 
-// leak returns the increase of the used metaspace compared with earlier times at which the base had the same modules.
-// A base reports the metaspace of a new module late, so only the last value for the same modules is kept.
+// leak returns by how many bytes the used metaspace exceeds the first recorded usage with the same modules in any
+// version. It returns 0 if there is no increase. A base reports the metaspace of a new module late, so leak records
+// the usage only when the modules change.
 func (u *use) leak(row *BaseRow) int64 {
 	var names []string
 	for _, m := range row.Modules {

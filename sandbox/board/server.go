@@ -20,7 +20,7 @@ import (
 //go:embed web/dist
 var dist embed.FS
 
-// pingEvery is the interval at which comments are sent to keep an event stream open.
+// pingEvery is the interval at which the server sends comments to keep an event stream open.
 const pingEvery = 15 * time.Second
 
 // handler returns the HTTP handler that serves the page and its data.
@@ -56,7 +56,7 @@ func fresh(next http.Handler) http.Handler {
 	})
 }
 
-// events sends server-sent events: first a snapshot, and then the changes.
+// events handles a request for server-sent events. It sends a snapshot, followed by changes.
 func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 	first, subscriber, err := b.feed.Subscribe(b.now())
 	if err != nil {
@@ -100,12 +100,12 @@ func (b *Board) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// history returns the list of the history chunks.
+// history handles a request for the list of history chunks.
 func (b *Board) history(w http.ResponseWriter, _ *http.Request) {
 	answer(w, History{Epoch: b.epoch, Chunks: b.feed.Chunks()})
 }
 
-// chunk returns one history chunk.
+// chunk handles a request for one history chunk.
 func (b *Board) chunk(w http.ResponseWriter, r *http.Request) {
 	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 	if err != nil {

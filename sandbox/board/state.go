@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// The kinds of rows. Each is the JSON name of a field of Tables.
+// The kinds of rows. Each kind is the JSON name of a field of Tables.
 const (
 	kindBoard     = "board"
 	kindBase      = "base"
@@ -25,13 +25,13 @@ const (
 	kindNotice    = "notice"
 )
 
-// findingsInterval is the interval at which the board checks for findings.
+// findingsInterval is the interval at which the board runs the checks for findings.
 const findingsInterval = time.Second
 
 // boardState holds the current state of the board. Sources add events to it, and flush returns the rows that have
 // changed. Its methods are safe for concurrent use.
 type boardState struct {
-	changed chan struct{} // contains one element if flush has changes to return
+	changed chan struct{} // capacity 1; contains an element if rows have changed since the last flush
 
 	mu    sync.Mutex
 	now   time.Time // time of the latest event
@@ -39,27 +39,27 @@ type boardState struct {
 	dirty map[string]map[string]bool // keys of the rows that have changed, by kind
 	log   []any
 	logs  int64 // number of log entries so far
-	// synced reports whether the initial events have ended. The log shows only events after that.
+	// synced reports whether all initial events have been received. Only later events are logged.
 	synced bool
 	found  time.Time // time of the last check for findings
 
-	// noDaemon reports whether there is no daemon. If there is none, the state of bases is derived from Nodes and
-	// Pods.
+	// noDaemon reports whether the board has no daemon and no recorded run. The state of bases is then derived from
+	// Nodes and Pods.
 	noDaemon bool
 	// namespace is the namespace of the recorded run, because recorded Pods have no namespace; empty if the board does
 	// not show a recorded run.
 	namespace string
 
-	// The state that events.State does not contain:
+	// The following fields hold state that events.State does not contain.
 	board     BoardRow
 	nodes     map[string]node // by base name
 	pods      map[string]pod  // by UID
 	workloads map[string]WorkloadRow
 	revisions map[string]RevisionRow
-	processes map[string]ComponentRow // of the components of a sandbox
-	leases    map[string]time.Time    // expiry of the Leases of controllers, by holder
+	processes map[string]ComponentRow // sandbox components by name
+	leases    map[string]time.Time    // expiry times of controller Leases, by holder
 	streams   map[string]streamStats
-	uses      map[string]*use // of bases
+	uses      map[string]*use // metaspace history by base name
 	findings  map[string]*finding
 	notices   map[string]NoticeRow
 }
@@ -77,7 +77,7 @@ func newBoardState(b BoardRow) *boardState {
 	return w
 }
 
-// mark records that a row has changed. The caller must hold w.mu.
+// mark records that a row has changed, so that the next flush returns it. The caller must hold w.mu.
 func (w *boardState) mark(kind, key string) {
 	if key == "" {
 		return
@@ -89,7 +89,7 @@ func (w *boardState) mark(kind, key string) {
 	w.signalChange()
 }
 
-// signalChange notifies the publisher that there are changes.
+// signalChange notifies publish that there are changes.
 func (w *boardState) signalChange() {
 	select {
 	case w.changed <- struct{}{}:
@@ -142,7 +142,7 @@ func (w *boardState) apply(e events.Event) {
 	}
 }
 
-// endInitialEvents marks the end of the initial events. The log shows only later events.
+// endInitialEvents marks the end of the initial events. Only later events are logged.
 func (w *boardState) endInitialEvents() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +150,8 @@ func (w *boardState) endInitialEvents() {
 	w.signalChange()
 }
 
-// markChanged marks the rows that an event changes. The caller must hold w.mu.
+// markChanged marks the rows that an event has changed. before is the previous state of the event's Pod, or nil. The
+// caller must hold w.mu.
 func (w *boardState) markChanged(e events.Event, before *events.PodStatus) {
 	w.mark(kindBase, e.BaseName())
 	switch {
@@ -174,7 +175,7 @@ func (w *boardState) markChanged(e events.Event, before *events.PodStatus) {
 	}
 }
 
-// notice shows a notice about a subject. An empty text removes the notice.
+// notice sets the notice about a subject. An empty text removes the notice.
 func (w *boardState) notice(about, text string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,7 +191,8 @@ func (w *boardState) notice(about, text string, now time.Time) {
 	w.mark(kindNotice, about)
 }
 
-// flush returns the changes since the previous flush, together with their time, now.
+// flush returns the changes since the previous flush, and the time to send with them. It also updates the findings at
+// most once per findEvery.
 func (w *boardState) flush(now time.Time) (time.Time, feed.Update) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // whyTimeout is the timeout of a request to /api/why.
 const whyTimeout = 30 * time.Second
 
-// why handles a request that asks for an explanation of the current state of an object.
+// why handles a request for an explanation of an object's current state.
 func (b *Board) why(w http.ResponseWriter, r *http.Request) {
 	if b.o.API == nil {
 		access.Deny(w, http.StatusConflict, "why is not available for a finished run; see the evidence in its report")
@@ -51,8 +51,8 @@ func (b *Board) why(w http.ResponseWriter, r *http.Request) {
 	answer(w, b.explained(explained, object))
 }
 
-// explained returns an explanation, with commands that show the same information. object is the kubectl name of the
-// explained object.
+// explained converts an explanation to its JSON form and adds commands that show the same information. object is the
+// kubectl name of the explained object.
 func (b *Board) explained(a why.Answer, object string) Why {
 	t := a.Target
 	out := Why{
@@ -77,12 +77,12 @@ func (b *Board) explained(a why.Answer, object string) Why {
 	return out
 }
 
-// koupsandbox returns a koupsandbox command for the sandbox or cluster of the board.
+// koupsandbox returns a koupsandbox command line for the sandbox or cluster that the board shows.
 func (b *Board) koupsandbox(words ...string) string {
 	return shellescape.QuoteCommand(slices.Concat([]string{"koupsandbox"}, words, b.o.Flags))
 }
 
-// kubectl returns a kubectl command for the sandbox or cluster of the board.
+// kubectl returns a kubectl command line for the sandbox or cluster that the board shows.
 func (b *Board) kubectl(words ...string) string {
 	flags := b.o.Flags
 	if b.o.Sandbox != nil {

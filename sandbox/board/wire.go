@@ -9,10 +9,10 @@ import (
 // All times in messages are milliseconds since 1970 in UTC, and all durations are milliseconds. web/src/wire.ts
 // has the same types and is generated from this file; a test compares both.
 
-// Snapshot is the complete state at one point in time. It replaces the tables of the page. A snapshot is the first
-// message of every stream and the first line of every history chunk.
+// Snapshot is the complete state at one point in time. It replaces all tables of the page. Every stream and every
+// history chunk starts with a snapshot.
 type Snapshot struct {
-	// Seq is the sequence number of the message. It increases by one with each message of a server.
+	// Seq is the sequence number of the message. The server increases it by one with each message.
 	Seq  int64 `json:"seq"`
 	Time int64 `json:"time"`
 	// Epoch identifies one run of the server. If it changes, the page discards all data.
@@ -40,11 +40,11 @@ type Tables struct {
 	Board map[string]BoardRow `json:"board,omitempty"`
 	// Base contains bases, by host name.
 	Base map[string]BaseRow `json:"base,omitempty"`
-	// Pod contains module Pods, by UID.
+	// Pod contains module Pods, by Pod UID.
 	Pod map[string]PodRow `json:"pod,omitempty"`
 	// Workload contains workloads with modules, by kind/namespace/name. The kind is in lower case.
 	Workload map[string]WorkloadRow `json:"workload,omitempty"`
-	// Revision contains revisions, by the key of the workload and the name of the revision.
+	// Revision contains revisions, by workload key and revision name.
 	Revision map[string]RevisionRow `json:"revision,omitempty"`
 	// Service contains Services that select module Pods, by namespace/name.
 	Service map[string]ServiceRow `json:"service,omitempty"`
@@ -62,7 +62,7 @@ type Tables struct {
 	Notice map[string]NoticeRow `json:"notice,omitempty"`
 }
 
-// Source is the kind of source whose data a board shows: a sandbox, a cluster or a report.
+// Source is the kind of data source that a board shows: a sandbox, a cluster or a report.
 type Source string
 
 // The kinds of sources.
@@ -79,16 +79,16 @@ type BoardRow struct {
 	Title string `json:"title"`
 	// Since is the time at which the history begins.
 	Since int64 `json:"since"`
-	// Ended is the time at which the run or the sandbox ended; 0 if it is running.
+	// Ended is the time at which the recorded run or the sandbox ended; 0 while it is running.
 	Ended int64 `json:"ended,omitempty"`
 	// Version is the Kubernetes version; empty if unknown.
 	Version string `json:"version,omitempty"`
-	// Verdict is the result of a run. Failure is the reason why the run failed.
+	// Verdict is the result of a recorded run. Failure is the reason why the run failed.
 	Verdict string `json:"verdict,omitempty"`
 	Failure string `json:"failure,omitempty"`
-	// User is the user of the session; empty if there is only one user.
+	// User is the user of the session; empty if the board has only one user.
 	User string `json:"user,omitempty"`
-	// CanWhy reports whether /api/why is available.
+	// CanWhy reports whether the page can request explanations from /api/why.
 	CanWhy bool `json:"canWhy,omitempty"`
 	// Actions lists the available actions. If it is empty, the board is read-only.
 	Actions []Action `json:"actions,omitempty"`
@@ -99,15 +99,15 @@ type Action struct {
 	// ID is the action ID, such as fault.set. The page has a translated title for each known ID, and shows Title for
 	// other IDs.
 	ID string `json:"id"`
-	// On is the kind of row to which the action applies; "board" if it applies to no row.
+	// On is the kind of row to which the action applies. It is "board" if the action does not apply to a row.
 	On    string `json:"on"`
 	Title string `json:"title"`
-	// When maps field names to values. The action is available for a row whose fields have these values. A field that
-	// is missing in the row is false.
+	// When maps field names to required values. The action is available for rows whose fields have these values. A
+	// field that is missing from the row has the value false.
 	When   map[string][]string `json:"when,omitempty"`
 	Danger bool                `json:"danger,omitempty"`
-	// Params lists the parameters, in the order of the form. The values of parameters with From are taken from the
-	// row.
+	// Params lists the parameters in the order of the form. The page takes the values of parameters with From from
+	// the row.
 	Params []ActionParam `json:"params,omitempty"`
 }
 
@@ -137,7 +137,7 @@ type ActionResult struct {
 // Health is the health of a base, a workload or a component.
 type Health string
 
-// The health values.
+// The values of Health.
 const (
 	HealthGood Health = "good"
 	HealthBusy Health = "busy"
@@ -145,10 +145,10 @@ const (
 	HealthBad  Health = "bad"
 )
 
-// BaseProblem is the main problem of a running base.
+// BaseProblem is the most important problem of a running base.
 type BaseProblem string
 
-// The base problems.
+// The values of BaseProblem.
 const (
 	ProblemPressure BaseProblem = "pressure"
 	ProblemModule   BaseProblem = "brokenModule"
@@ -162,33 +162,34 @@ type BaseRow struct {
 	Health Health           `json:"health"`
 	// Problem is empty if the base has no problem or is not running.
 	Problem BaseProblem `json:"problem,omitempty"`
-	// Reason describes all problems, most important first.
+	// Reason describes all problems of the base, most important first.
 	Reason   string `json:"reason,omitempty"`
 	Identity string `json:"identity,omitempty"`
 	// Zone is the topology zone or the group of the base.
 	Zone string `json:"zone,omitempty"`
-	// BaseName and Version are the name and the version of the base application. Bases with equal values should have
-	// equal modules.
+	// BaseName and Version are the name and the version of the base application. Bases with the same name and version
+	// should have the same modules.
 	BaseName string `json:"baseName,omitempty"`
 	Version  string `json:"version,omitempty"`
 	IP       string `json:"ip,omitempty"`
 	// Tunnel is the type of the tunnel: mqtt or http.
 	Tunnel string `json:"tunnel,omitempty"`
-	// Node is the name of the Node of the base; empty if the Node does not exist.
+	// Node is the name of the base's Node; empty if the Node does not exist.
 	Node      string           `json:"node,omitempty"`
 	NodeState events.NodeState `json:"nodeState,omitempty"`
 	// Cordoned reports whether the Node is unschedulable.
 	Cordoned bool `json:"cordoned,omitempty"`
-	// Controller is the name of the controller that manages the base; empty if there is none or it is unknown.
+	// Controller is the name of the controller that manages the base; empty if no controller manages it or the
+	// controller is unknown.
 	Controller string `json:"controller,omitempty"`
-	// MetaspaceMax is the metaspace limit in bytes (0 if there is none or it is unknown). MetaspaceUsed is the larger
-	// of the used metaspace and the requests of the Pods, in bytes. Pressure reports whether more than 90 % of the
-	// metaspace is in use.
+	// MetaspaceMax is the metaspace limit in bytes (0 if there is none or it is unknown). MetaspaceUsed is the used
+	// metaspace or the sum of the Pods' memory requests, whichever is larger, in bytes. Pressure reports whether more
+	// than 90 % of the metaspace is in use.
 	MetaspaceMax  int64 `json:"metaspaceMax,omitempty"`
 	MetaspaceUsed int64 `json:"metaspaceUsed,omitempty"`
 	Pressure      bool  `json:"pressure,omitempty"`
-	// Leak is the increase of the used metaspace in bytes, compared with earlier times at which the same process had
-	// the same modules.
+	// Leak is the increase of the used metaspace in bytes since the same base process first had the same modules; 0
+	// if there is no increase.
 	Leak    int64          `json:"leak,omitempty"`
 	Modules []ModuleOnBase `json:"modules"`
 	// Started is the start time of the base process; 0 if unknown.
@@ -202,7 +203,7 @@ type ModuleOnBase struct {
 	State   events.ModuleState `json:"state"`
 	// Since is the time when the module version was first reported.
 	Since int64 `json:"since"`
-	// Own reports whether the base installed the module itself, without a command.
+	// Own reports whether the module is preinstalled, that is, the base installed it without a command.
 	Own bool `json:"own,omitempty"`
 }
 
@@ -214,7 +215,7 @@ type PodRow struct {
 	// Workload is the key of the Pod's workload in Tables.Workload; empty if there is none. For a Pod of a
 	// ReplicaSet, the workload is the Deployment.
 	Workload string `json:"workload,omitempty"`
-	// Revision is the Hash of the Pod's revision (see RevisionRow); empty if there is none.
+	// Revision is the RevisionRow.Hash of the Pod's revision; empty if there is none.
 	Revision string `json:"revision,omitempty"`
 	Node     string `json:"node,omitempty"`
 	// Base is the base on which the Pod is scheduled; empty if the Pod is not scheduled.
@@ -233,7 +234,7 @@ type PodRow struct {
 // WorkloadState is the state of the rollout of a workload.
 type WorkloadState string
 
-// The rollout states.
+// The values of WorkloadState.
 const (
 	// WorkloadStuck means that the rollout does not progress: the condition Progressing of the Deployment is False.
 	// WorkloadRow.Stuck is the reason.
@@ -252,13 +253,14 @@ type WorkloadRow struct {
 	Namespace string             `json:"namespace"`
 	Name      string             `json:"name"`
 	Modules   []events.ModuleRef `json:"modules"`
-	// Desired, Updated, Ready and Available are the numbers of desired, updated, Ready and available Pods.
+	// Desired, Updated, Ready and Available are the numbers of desired, updated, Ready and available Pods of the
+	// workload.
 	Desired   int `json:"desired"`
 	Updated   int `json:"updated"`
 	Ready     int `json:"ready"`
 	Available int `json:"available"`
-	// Total is the number of Pods of all revisions. Unavailable is the number of Pods that are missing or not
-	// available.
+	// Total is the number of Pods of the workload, in all revisions. Unavailable is the number of desired Pods that
+	// are missing or not available.
 	Total       int           `json:"total"`
 	Unavailable int           `json:"unavailable,omitempty"`
 	State       WorkloadState `json:"state"`
@@ -268,21 +270,21 @@ type WorkloadRow struct {
 	Partition int `json:"partition,omitempty"`
 	// Revision is the number of the current revision; 0 if unknown.
 	Revision int `json:"revision,omitempty"`
-	// Peer reports whether the workload requests its modules on each base. Paused reports whether the rollout waits
-	// for approval by a user.
+	// Peer reports whether the workload requests its modules on each base. Paused reports whether the rollout is
+	// paused until a user approves it.
 	Peer   bool `json:"peer,omitempty"`
 	Paused bool `json:"paused,omitempty"`
-	// Stuck is the reason why Kubernetes has stopped the rollout; empty if the rollout is not stuck.
+	// Stuck is the reason why the rollout does not progress; empty if the rollout is not stuck.
 	Stuck string `json:"stuck,omitempty"`
 }
 
-// RevisionRow describes a current or earlier template of a workload, which is stored in a ReplicaSet or a
+// RevisionRow describes a current or earlier Pod template of a workload. Kubernetes stores it in a ReplicaSet or a
 // ControllerRevision.
 type RevisionRow struct {
 	Workload string `json:"workload"`
 	// Number is the revision number. It increases with each revision.
 	Number int `json:"number"`
-	// Hash identifies the Pods of this revision: it is equal to their PodRow.Revision.
+	// Hash identifies the Pods of this revision: it is the value of PodRow.Revision.
 	Hash    string             `json:"hash"`
 	Modules []events.ModuleRef `json:"modules"`
 	Created int64              `json:"created"`
@@ -292,11 +294,11 @@ type RevisionRow struct {
 type ServiceRow struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Module is the module of the Pods that the Service selects; empty if unknown.
+	// Module is the name of the module in the Pods that the Service selects; empty if unknown.
 	Module string `json:"module,omitempty"`
 	Ready  int    `json:"ready"`
 	Total  int    `json:"total"`
-	// Bases lists the bases of the ready endpoints, sorted.
+	// Bases lists the bases that have ready endpoints, sorted.
 	Bases []string `json:"bases,omitempty"`
 }
 
@@ -320,10 +322,10 @@ type FaultRow struct {
 	Target v1alpha1.FaultTarget `json:"target"`
 	// Base is the base that the fault affects; empty if the fault affects no base or several bases.
 	Base string `json:"base,omitempty"`
-	// Text describes the fault: its kind and its details.
+	// Text describes the fault, including its kind and settings.
 	Text  string `json:"text"`
 	Since int64  `json:"since"`
-	// Fired is the number of times that the fault was triggered.
+	// Fired is the number of times that the fault has been triggered.
 	Fired int `json:"fired,omitempty"`
 }
 
@@ -331,19 +333,19 @@ type FaultRow struct {
 type StreamRow struct {
 	Group string `json:"group"`
 	Name  string `json:"name"`
-	// Route is the route of the requests: gateway, kube-proxy or bases.
+	// Route is the route of the requests to the modules: gateway, kube-proxy or bases.
 	Route string `json:"route,omitempty"`
-	// Sent and Lost are the numbers of sent and lost requests since the start of the stream. Open is the number of
+	// Sent and Lost count the sent and the lost requests since the start of the stream. Open is the number of
 	// requests that are waiting for a response.
 	Sent int `json:"sent"`
 	Lost int `json:"lost"`
 	Open int `json:"open,omitempty"`
-	// Rate is the number of requests per second, and LostRate the number of lost requests per second. Versions is the
-	// number of responses per second from each version.
+	// Rate is the number of requests per second. LostRate is the number of lost requests per second. Versions is the
+	// number of responses per second from each module version.
 	Rate     float64            `json:"rate"`
 	LostRate float64            `json:"lostRate"`
 	Versions map[string]float64 `json:"versions,omitempty"`
-	// Results is the number of requests for each result.
+	// Results counts the requests by result.
 	Results map[events.RequestResult]int `json:"results,omitempty"`
 	P50     float64                      `json:"p50,omitempty"`
 	P99     float64                      `json:"p99,omitempty"`
@@ -368,7 +370,7 @@ type FindingRow struct {
 	// Text describes the problem in English. Chinese describes it in Chinese.
 	Text    string `json:"text"`
 	Chinese string `json:"chinese"`
-	// Advice is the advice of the Koupleless documentation.
+	// Advice is the recommendation from the Koupleless documentation.
 	Advice        string `json:"advice,omitempty"`
 	AdviceChinese string `json:"adviceChinese,omitempty"`
 	Since         int64  `json:"since"`
@@ -378,9 +380,9 @@ type FindingRow struct {
 	Workloads []string `json:"workloads,omitempty"`
 }
 
-// NoticeRow describes data that the board cannot read.
+// NoticeRow describes data that the board currently cannot read.
 type NoticeRow struct {
-	// Text describes the data that is missing and the error, in English.
+	// Text describes the missing data and the error, in English.
 	Text  string `json:"text"`
 	Since int64  `json:"since"`
 }
@@ -388,17 +390,17 @@ type NoticeRow struct {
 // LogKind is the kind of a LogEntry.
 type LogKind string
 
-// The kinds of log entries.
+// The values of LogKind.
 const (
 	// LogCommand is a command to which a base has responded.
 	LogCommand LogKind = "command"
 	LogEvent   LogKind = "event"
 	LogRequest LogKind = "request"
 	LogFault   LogKind = "fault"
-	// LogAction is an action that a user of the board requested.
+	// LogAction is an action that a user requested in the board.
 	LogAction LogKind = "action"
 	LogStep   LogKind = "step"
-	// LogBase is a change of a base process or of its connection.
+	// LogBase is a state change of a base process or its connection.
 	LogBase   LogKind = "base"
 	LogModule LogKind = "module"
 	// LogNode is a change of a Node or of its readiness.
@@ -415,7 +417,7 @@ type LogEntry struct {
 	Time int64   `json:"time"`
 	Kind LogKind `json:"kind"`
 	Bad  bool    `json:"bad,omitempty"`
-	// Base is the base that the entry is about; empty if there is none.
+	// Base is the name of the base to which the entry refers; empty if there is none.
 	Base string `json:"base,omitempty"`
 	// Name is the name of the command, stream, step or component. For a Kubernetes Event, it is the object of the
 	// Event in the form kind/name.
@@ -425,10 +427,10 @@ type LogEntry struct {
 	Version   string `json:"version,omitempty"`
 	// State is the new state, the result of a lost request, or the reason of a Kubernetes Event.
 	State string `json:"state,omitempty"`
-	// Code is the code of a response or a finding; empty if the command succeeded.
+	// Code is the error code of a response, or the code of a finding; empty if the command succeeded.
 	Code string `json:"code,omitempty"`
 	Text string `json:"text,omitempty"`
-	// Took is the duration of a command, or the time from the start of a request to its result.
+	// Took is how long a command took, or the time from the start of a request to its result.
 	Took float64 `json:"took,omitempty"`
 	User string  `json:"user,omitempty"`
 }
@@ -440,7 +442,7 @@ type Why struct {
 	Name      string `json:"name"`
 	// Ready reports whether the object is in the desired state.
 	Ready bool `json:"ready"`
-	// Reason is a code for the state, Cause describes the cause, and Advice describes the fix.
+	// Reason is the code of the state. Cause describes the cause, and Advice describes the fix.
 	Reason string `json:"reason"`
 	Cause  string `json:"cause"`
 	Advice string `json:"advice,omitempty"`
@@ -455,7 +457,7 @@ type WhyEvidence struct {
 	// About is the subject of the statement, such as base, conditions or events.
 	About string `json:"about"`
 	Text  string `json:"text"`
-	// At is the time to which the statement applies; 0 for the current state.
+	// At is the time at which the statement was true; 0 for the current time.
 	At int64 `json:"at,omitempty"`
 }
 

@@ -25,7 +25,7 @@ const (
 	kindStatefulSet = "statefulset"
 )
 
-// isModule reports whether the Pods of a Pod template contain modules.
+// isModule reports whether Pods with the template t are module Pods.
 func isModule(t corev1.PodTemplateSpec) bool {
 	return labels.Value(t.Labels, labels.Component) == labels.Module
 }
@@ -34,7 +34,7 @@ func templateModules(t corev1.PodTemplateSpec) []events.ModuleRef {
 	return events.PodStateOf(&corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}).Modules
 }
 
-// status sets the rollout state of a workload.
+// status sets the rollout state of a workload. Stuck takes precedence over paused, and paused over rolling.
 func (row *WorkloadRow) status(rolling, paused bool) {
 	row.Paused = paused
 	switch {
@@ -127,13 +127,14 @@ func statefulSetRow(d *appsv1.StatefulSet) WorkloadRow {
 	return row
 }
 
-// numberOf returns the revision number of a Deployment or ReplicaSet. It returns 0 if the object has none.
+// numberOf returns the revision number of a Deployment or ReplicaSet, or 0 if the object has no revision number.
 func numberOf(o metav1.Object) int {
 	n, _ := strconv.Atoi(o.GetAnnotations()[revision.Annotation]) // 0 without the annotation
 	return n
 }
 
-// workloadChanged adds or updates a workload whose Pods contain or contained modules.
+// workloadChanged adds, updates or removes the row of a workload. It removes the row if the workload was deleted or
+// its Pod template no longer contains modules.
 func (w *boardState) workloadChanged(row WorkloadRow, module, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,16 +153,16 @@ func (w *boardState) workloadChanged(row WorkloadRow, module, gone bool) {
 	w.mark(kindWorkload, key)
 }
 
-// replicaSetRevision returns the revision that a ReplicaSet of a Deployment represents.
+// replicaSetRevision returns the Deployment revision that is stored in a ReplicaSet.
 func replicaSetRevision(o *appsv1.ReplicaSet) RevisionRow {
 	return RevisionRow{Workload: workloadOfRevision(o), Number: numberOf(o),
 		Hash:    o.Labels[appsv1.DefaultDeploymentUniqueLabelKey],
 		Modules: templateModules(o.Spec.Template), Created: millis(o.CreationTimestamp.Time)}
 }
 
-// controllerRevision returns the revision that a ControllerRevision of a DaemonSet or StatefulSet represents. The
-// label of a DaemonSet Pod contains the hash of the revision, and the label of a StatefulSet Pod contains the name of
-// the revision.
+// controllerRevision returns the DaemonSet or StatefulSet revision that is stored in a ControllerRevision. The label
+// of a DaemonSet Pod contains the hash of the revision, and the label of a StatefulSet Pod contains the name of the
+// revision.
 func controllerRevision(o *appsv1.ControllerRevision, t corev1.PodTemplateSpec) RevisionRow {
 	return RevisionRow{Workload: workloadOfRevision(o), Number: int(o.Revision),
 		Hash:    cmp.Or(o.Labels[appsv1.ControllerRevisionHashLabelKey], o.Name),
@@ -177,8 +178,8 @@ func templateOf(o *appsv1.ControllerRevision) corev1.PodTemplateSpec {
 	return d.Spec.Template
 }
 
-// workloadOfRevision returns the key of the workload that owns a revision. It returns an empty string if there is
-// none.
+// workloadOfRevision returns the key of the workload that owns a revision. It returns an empty string if the revision
+// has no owner.
 func workloadOfRevision(o metav1.Object) string {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil {
@@ -187,12 +188,12 @@ func workloadOfRevision(o metav1.Object) string {
 	return strings.ToLower(owner.Kind) + "/" + o.GetNamespace() + "/" + owner.Name
 }
 
-// revisionOfPod returns the Hash of the Pod's revision, which it reads from the labels of the Pod.
+// revisionOfPod returns the RevisionRow.Hash of a Pod's revision. It reads the hash from the labels of the Pod.
 func revisionOfPod(of map[string]string) string {
 	return cmp.Or(of[appsv1.DefaultDeploymentUniqueLabelKey], of[appsv1.ControllerRevisionHashLabelKey])
 }
 
-// revisionChanged adds or updates a revision of a workload whose Pods contain modules.
+// revisionChanged adds, updates or removes a revision of a workload. It ignores revisions without modules.
 func (w *boardState) revisionChanged(name string, row RevisionRow, module, gone bool) {
 	if row.Workload == "" || !module {
 		return

@@ -23,10 +23,10 @@ import (
 	scheduling "k8s.io/kubernetes/pkg/registry/scheduling/rest"
 )
 
-// newAPIServerCommand returns the upstream kube-apiserver command with the same flags. The only difference is that
-// /healthz does not wait for the hooks that create the default roles and priority classes. The controller manager
-// polls /healthz once per second before it starts, and each of these hooks sleeps for one second first. Here, the
-// hooks run while the server prepares to serve. /readyz still waits for them.
+// newAPIServerCommand returns a command with the flags and the behavior of the upstream kube-apiserver, but /healthz
+// does not wait for the hooks that create the default roles and priority classes. These hooks delay /healthz
+// upstream, because each of them first sleeps for one second, and the controller manager polls /healthz only once per
+// second before it starts. Here, the hooks run while the server prepares to serve. /readyz still waits for the hooks.
 func newAPIServerCommand() *cobra.Command {
 	o := options.NewServerRunOptions()
 	registry := o.GenericServerRunOptions.ComponentGlobalsRegistry
@@ -64,7 +64,7 @@ func newAPIServerCommand() *cobra.Command {
 	return command
 }
 
-// serve runs an API server until ctx ends.
+// serve runs an API server. It blocks until ctx ends.
 func serve(ctx context.Context, o options.CompletedOptions) error {
 	config, err := apiserver.NewConfig(o)
 	if err != nil {
@@ -104,15 +104,15 @@ func serve(ctx context.Context, o options.CompletedOptions) error {
 	return prepared.Run(ctx)
 }
 
-// hook is an upstream post-start hook that runs concurrently with the startup of the server.
+// hook is an upstream post-start hook that runs while the server starts.
 type hook struct {
 	name string
 	run  genericapiserver.PostStartHookFunc
 	done chan struct{}
 }
 
-// start runs a hook until it succeeds. Each attempt fails after 30 s; on a busy machine, the server may not listen by
-// then.
+// start runs a hook until it succeeds or ctx ends. An attempt fails if the server does not listen within 30 s, which
+// can happen on a busy machine.
 func (h *hook) start(ctx genericapiserver.PostStartHookContext) {
 	for ctx.Err() == nil {
 		err := h.run(ctx)

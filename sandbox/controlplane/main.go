@@ -41,8 +41,8 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run runs the component named by args[0] and returns the exit status. It constructs only this component, because the
-// upstream commands register flags and metrics for the whole process.
+// run runs the component named by args[0] and returns the exit status. It constructs the command of only this
+// component, because constructing an upstream command registers process-wide flags and metrics.
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		fmt.Fprint(stderr, usage)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRun tests the selection of a component by name. The tests of the embedded cluster cover the components
+// TestRun checks that run selects the component by name. The tests of the embedded cluster cover the components
 // themselves.
 func TestRun(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Describe returns the kind of the event, its subject (such as the base), and a description.
+// Describe returns the kind of the event, its subject (such as the name of a base), and a description.
 func (e Event) Describe() (kind, subject, text string) {
 	switch {
 	case e.Base != nil:
@@ -45,7 +45,8 @@ func (e Event) Describe() (kind, subject, text string) {
 	return "synced", "", "the current state is complete; changes follow"
 }
 
-// String returns the description without its further lines, such as the lines of a stack trace.
+// String returns the kind, the subject and the description of the event. It omits all lines of the description except
+// the first, for example a stack trace.
 func (e Event) String() string {
 	kind, subject, text := e.Describe()
 	text, _, _ = strings.Cut(text, "\n")

@@ -266,7 +266,8 @@ const (
 	CommandList = "queryAllBiz"
 )
 
-// BaseName returns the host name of the base that the event is about; empty if the event is not about a base.
+// BaseName returns the host name of the base that the event concerns, or an empty string if the event concerns no
+// base.
 func (e Event) BaseName() string {
 	switch {
 	case e.Base != nil:
@@ -287,7 +288,8 @@ func (e Event) BaseName() string {
 	return ""
 }
 
-// Routine reports whether the event is a successful query or health check, which the controller repeats periodically.
+// Routine reports whether the event is a successful query or health check. The controller repeats these commands
+// periodically.
 func (e Event) Routine() bool {
 	c := e.Command
 	return c != nil && c.Code == "" && (c.Name == CommandHealth || strings.HasPrefix(c.Name, "query"))
@@ -312,7 +314,7 @@ func (e *EndpointsEvent) Ready() int {
 	return ready
 }
 
-// Join joins the non-empty parts.
+// Join joins the non-empty parts with the separator.
 func Join(separator string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(slices.Clone(parts), func(p string) bool { return p == "" }), separator)
 }

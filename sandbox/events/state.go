@@ -44,8 +44,8 @@ type State struct {
 	unplaced    int             // number of Pods on a Node whose base is unknown
 }
 
-// Apply applies an event to the state. Command events do not change the state. The State keeps slices and maps of the
-// event, so the caller must not change them afterwards.
+// Apply applies an event to the state. Command events do not change the state. The State keeps references to slices
+// and maps of the event, so the caller must not modify them afterwards.
 func (s *State) Apply(e Event) {
 	switch {
 	case e.Base != nil:
@@ -341,7 +341,7 @@ func (s *State) applyStep(e *StepEvent, now time.Time) {
 	s.Steps.put(strconv.Itoa(x.Number), &x)
 }
 
-// markPreinstalled marks all modules that are known so far as preinstalled.
+// markPreinstalled marks all modules that the State contains so far as preinstalled.
 func (s *State) markPreinstalled() {
 	for _, name := range s.Bases.Names() {
 		b := *s.Bases.Get(name)

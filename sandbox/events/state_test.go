@@ -50,8 +50,8 @@ type content struct {
 	Faults      map[string]FaultStatus
 	Streams     map[string]StreamStatus
 	Steps       map[string]StepStatus
-	Hosts       map[string]string // host names of bases by Node name
-	WrongPodsOn []string          // bases for which PodsOn returns an unexpected result
+	Hosts       map[string]string // host names of the bases, by Node name
+	WrongPodsOn []string          // names of the bases for which PodsOn returns an unexpected result
 }
 
 func valuesOf[T any](t Table[T]) map[string]T {

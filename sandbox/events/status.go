@@ -59,8 +59,8 @@ type ModuleStatus struct {
 	State ModuleState
 	// Since is the time when the version first appeared on the base.
 	Since time.Time
-	// Preinstalled reports whether the module was not installed by a command: it was installed before the base was
-	// ready, or before the stream of events began.
+	// Preinstalled reports whether the module was already installed before the base was ready, or before the stream
+	// of events began. No command installed such a module.
 	Preinstalled bool
 }
 
@@ -220,9 +220,9 @@ type StepStatus struct {
 	From, To time.Time
 }
 
-// StreamStatus contains the numbers of lost requests of a stream.
+// StreamStatus counts the lost requests of a stream.
 type StreamStatus struct {
 	Name string
-	// Lost is the number of lost requests by result.
+	// Lost counts the lost requests by result.
 	Lost map[RequestResult]int
 }

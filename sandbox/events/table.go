@@ -16,7 +16,7 @@ func (t Table[T]) Get(name string) *T { return t.values[name] }
 // Len returns the number of values.
 func (t Table[T]) Len() int { return len(t.values) }
 
-// All returns the values in unspecified order. The table must not change during the iteration.
+// All returns an iterator over the values in unspecified order. The table must not change during the iteration.
 func (t Table[T]) All() iter.Seq[*T] { return maps.Values(t.values) }
 
 // Names returns the names in sorted order.

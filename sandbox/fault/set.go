@@ -21,26 +21,26 @@ var (
 	ErrUnknown = errors.New("not found")
 )
 
-// maxReports is the maximum number of trigger events that are reported for a fault. Delays and faults that stay in
-// effect report only one event.
+// maxReports is the maximum number of trigger events that are reported per fault. For delays and for faults that stay
+// in effect, only one trigger event is reported.
 const maxReports = 20
 
-// Injection is a fault and the target in which it is set.
+// Injection is a fault together with the target, bases or controllers on which it acts.
 type Injection struct {
 	v1alpha1.Fault `json:"fault"`
 	// Target is the target of the fault. Default: base.
 	Target v1alpha1.FaultTarget `json:"target,omitempty"`
-	// Bases are the host names of the bases on which the fault acts. If Bases is empty, a fault with the target mqtt
-	// acts on controllers.
+	// Bases contains the host names of the bases on which the fault acts. If it is empty, a fault with the target
+	// mqtt acts on controllers.
 	Bases []string `json:"bases,omitempty"`
-	// Replica is the number of the controller on which the fault acts, from 1. 0 = all controllers.
+	// Replica is the number of the controller on which the fault acts, counted from 1. 0 means all controllers.
 	Replica int `json:"replica,omitempty"`
 	// Group is the group of bases that the fault belongs to. The fault is cleared when the group is deleted. Default:
 	// no group.
 	Group string `json:"group,omitempty"`
 }
 
-// Status is the status of a fault that was set and has not been cleared.
+// Status describes a fault that has been set and not yet cleared.
 type Status struct {
 	Injection
 	// Triggered is the number of times that the fault was triggered.
@@ -49,7 +49,7 @@ type Status struct {
 	Ended string `json:"ended,omitempty"`
 }
 
-// Active is a fault that was set, with its target and its state.
+// Active is a fault that has been set, together with its trigger count and its end reason.
 type Active = fault.Active[Injection]
 
 // Set contains the faults of the targets api and mqtt. Its mutex also guards the state of the two targets.
@@ -74,7 +74,7 @@ func NewSet(onEvent func(group string, e events.Event)) *Set {
 	return s
 }
 
-// OnEnded sets the function that is called when a fault of the given target ends. The mutex is locked during the
+// OnEnded sets the function that is called when a fault with the given target ends. The mutex is locked during the
 // call.
 func (s *Set) OnEnded(target v1alpha1.FaultTarget, f func(*Active)) { s.onEnded[target] = f }
 
@@ -103,8 +103,8 @@ func (s *Set) InEffect(target v1alpha1.FaultTarget) iter.Seq[*Active] {
 	}
 }
 
-// RecordTrigger records that a fault was triggered on a base. If base is empty, the fault was triggered on a
-// controller. cause describes the affected request or message. The caller holds the mutex.
+// RecordTrigger records that a fault was triggered on a base, or on a controller if base is empty. cause describes
+// the affected request or message. The caller holds the mutex.
 func (s *Set) RecordTrigger(x *Active, base, cause string) {
 	limit := maxReports
 	if x.Fault.Target.IsState(x.Fault.Kind) || x.Fault.Kind == v1alpha1.APIDelay {
@@ -116,10 +116,10 @@ func (s *Set) RecordTrigger(x *Active, base, cause string) {
 	s.core.RecordTrigger(x)
 }
 
-// Finish ends a fault that will not be triggered again. The caller holds the mutex.
+// Finish ends a fault that cannot be triggered again. The caller holds the mutex.
 func (s *Set) Finish(x *Active) { s.core.End(x, fault.UsedUp) }
 
-// Clear ends the matching faults, removes them from the Set, and returns their IDs.
+// Clear ends the faults for which match returns true, removes them from the Set, and returns their IDs.
 func (s *Set) Clear(match func(Injection) bool) (ids []string) {
 	s.Lock()
 	defer s.Unlock()
@@ -148,8 +148,8 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// report calls onEvent for a change of a fault. If base is empty, it reports the change for each base of the fault,
-// or once if the fault has no bases.
+// report calls onEvent for a change of a fault. If base is empty, report calls onEvent once for each base of the
+// fault, or once in total if the fault has no bases.
 func (s *Set) report(x *Active, base string, change events.FaultChange, message string) {
 	bases := x.Fault.Bases
 	if base != "" || len(bases) == 0 {
@@ -163,8 +163,8 @@ func (s *Set) report(x *Active, base string, change events.FaultChange, message 
 	}
 }
 
-// ActsOn reports whether the fault acts on the given base. If base is empty, it reports whether the fault acts on the
-// controller with the number replica.
+// ActsOn reports whether the fault acts on the given base. If base is empty, ActsOn reports whether the fault acts on
+// the controller with the number replica.
 func (i *Injection) ActsOn(base string, replica int) bool {
 	if len(i.Bases) > 0 || base != "" {
 		return slices.Contains(i.Bases, base)
@@ -172,7 +172,7 @@ func (i *Injection) ActsOn(base string, replica int) bool {
 	return i.Replica == 0 || i.Replica == replica
 }
 
-// details returns a description of the fault without its kind.
+// details describes the settings of the fault, without its kind.
 func (i *Injection) details() string {
 	var parts []string
 	if i.Status != 0 {
@@ -194,11 +194,12 @@ func (i *Injection) details() string {
 	return events.Join(" ", parts...)
 }
 
-// Selector selects faults. A fault matches if it matches all fields that are set.
+// Selector selects faults. A fault matches if it matches every field that is set. An empty Selector matches all
+// faults.
 type Selector struct {
 	Group  string               `json:"group,omitempty"`
 	Target v1alpha1.FaultTarget `json:"target,omitempty"`
-	// Bases are host names of bases. A fault matches if it acts on at least one of them.
+	// Bases lists host names of bases. A fault matches if it acts on at least one of these bases.
 	Bases []string `json:"bases,omitempty"`
 	IDs   []string `json:"ids,omitempty"`
 }

@@ -44,15 +44,15 @@ type actionSpec struct {
 	effects effect
 	// kinds are the workload kinds that the action supports. Default: all kinds.
 	kinds []string
-	// resource is the component or connection that is disrupted. Only one disruption of a resource can be in effect
-	// at a time. Empty = the action disrupts a single base.
+	// resource is the component or connection that the action disrupts. Only one disruption of a resource can be in
+	// effect at a time. Empty means that the action disrupts a single base.
 	resource string
-	// do is the component action that begins the disruption; empty = the disruption is not a component action.
+	// do is the component action that begins the disruption; empty if the disruption is not a component action.
 	do string
-	// fault is the fault that the action sets on target; nil = the action sets no fault.
+	// fault is the fault that the action sets on target; nil if the action sets no fault.
 	fault  *v1alpha1.Fault
 	target v1alpha1.FaultTarget
-	// tunnel is the tunnel that the base must use; empty = any tunnel.
+	// tunnel is the tunnel that the base must use; empty means any tunnel.
 	tunnel v1alpha1.Tunnel
 
 	disruption bool // the action begins and ends; other actions are operations
@@ -67,13 +67,13 @@ func (m *actionSpec) drains() bool { return m.name == drained }
 
 func (m *actionSpec) needsAPI() bool { return m.drains() || !m.isDisruption() && m.fault == nil }
 
-// needsBases reports whether the action only completes while the controller runs and is connected to the bases.
+// needsBases reports whether the action completes only while the controller is running and connected to the bases.
 func (m *actionSpec) needsBases() bool {
 	return slices.Contains([]string{addBase, upgrade, restartBase}, m.name)
 }
 
-// sets reports whether the action sets a fault of one of the given kinds on the target. Without kinds, any fault
-// matches.
+// sets reports whether the action sets a fault of one of the kinds on the target. If no kinds are given, a fault of
+// any kind matches.
 func (m *actionSpec) sets(t v1alpha1.FaultTarget, kinds ...fault.Kind) bool {
 	return m.fault != nil && m.target == t && (len(kinds) == 0 || slices.Contains(kinds, m.fault.Kind))
 }
@@ -84,7 +84,8 @@ func (m *actionSpec) breaksContract() bool {
 	return m.sets(v1alpha1.TargetAPI) && v1alpha1.TargetAPI.BeyondContract(m.fault.Kind)
 }
 
-// canSkip reports whether the action affects single requests or messages, and can leave the first ones unaffected.
+// canSkip reports whether the action affects single requests or messages and supports Action.Skip, which leaves the
+// first ones unaffected.
 func (m *actionSpec) canSkip() bool {
 	return m.fault != nil && m.target != v1alpha1.TargetBase && !m.target.IsState(m.fault.Kind) &&
 		!m.sets(v1alpha1.TargetAPI, v1alpha1.APICutWatch, v1alpha1.APIDelay)
@@ -130,7 +131,7 @@ var actionSpecs = func() map[string]*actionSpec {
 	return byName
 }()
 
-// The messages and commands that faults match.
+// FaultMatch values that select the commands and messages on which faults act.
 var (
 	installs = v1alpha1.FaultMatch{Commands: []string{"installBiz"}}
 	answers  = v1alpha1.FaultMatch{Messages: []string{"bizOperation"}}
@@ -311,7 +312,7 @@ const (
 	crash       = "base crashes"
 )
 
-// The resources that disruptions affect.
+// The resources that actions can disrupt, see actionSpec.resource.
 const (
 	controllers       = "controller"
 	broker            = "broker"
@@ -333,7 +334,7 @@ const (
 	pod         = "Pod" // it is not recreated
 )
 
-// owners are the workload kinds that recreate their Pods.
+// owners are the workload kinds whose controllers recreate deleted Pods.
 var owners = []string{deployment, peer, daemonSet, statefulSet}
 
 // ActionNames returns the names of all actions.

@@ -25,7 +25,7 @@ type Contender struct {
 type Comparison struct {
 	Started time.Time `json:"started"`
 	Seed    uint64    `json:"seed"`
-	// Only contains the names of the actions that were used; empty = all actions.
+	// Only contains the names of the actions that were used; empty means all actions.
 	Only []string `json:"only,omitempty"`
 	// Schedules is the number of schedules that were run on each side.
 	Schedules int           `json:"schedules"`
@@ -36,14 +36,14 @@ type Comparison struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Side contains the numbers of schedules on one side by result. Inconclusive schedules were inconclusive in both
+// Side counts the schedules of one side by their result. Inconclusive counts schedules that were inconclusive in both
 // attempts.
 type Side struct {
 	Name         string `json:"name"`
 	Passed       int    `json:"passed"`
 	Failed       int    `json:"failed"`
 	Inconclusive int    `json:"unclear"`
-	// Invariants is the number of failed schedules by Failure.Invariant.
+	// Invariants counts the failed schedules by Failure.Invariant.
 	Invariants map[string]int `json:"invariants"`
 	// OneSided contains the failures of schedules that did not fail on the other side, sorted by seed.
 	OneSided []OneSidedFailure `json:"alone"`
@@ -61,9 +61,9 @@ type OneSidedFailure struct {
 
 type comparison struct {
 	queue
-	// runSchedule runs a schedule on each side.
+	// runSchedule runs a schedule on the side with the same index.
 	runSchedule [2]runner
-	// concurrency is the number of concurrent schedules.
+	// concurrency is how many schedules run concurrently.
 	concurrency int
 
 	result Comparison // guarded by the mutex of the queue
@@ -115,7 +115,7 @@ func newComparison(o Options, a, b Contender) *comparison {
 	return c
 }
 
-// runAll runs the schedules. It saves the result even if it returns an error.
+// runAll runs the schedules. It saves the comparison even if it returns an error.
 func (c *comparison) runAll(ctx context.Context) error {
 	c.began = time.Now()
 	err := c.each(ctx, c.concurrency, c.runBoth)
@@ -174,7 +174,7 @@ func (s *Side) record(of Schedule, got, beside runResult) *Failure {
 		Times: 1}
 }
 
-// save writes the result to the corpus. The caller must hold the lock while schedules are running.
+// save writes the comparison to the corpus. The caller must hold the lock while schedules are running.
 func (c *comparison) save() error {
 	c.result.Started, c.result.Elapsed = c.began, time.Since(c.began)
 	return report.Save(filepath.Join(c.o.Corpus, ComparisonFile), &c.result, writeJSON)

@@ -119,8 +119,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCompareIsCanceled cancels a schedule while it runs. The schedule must not be counted on either side, and the
-// earlier results must be saved.
+// TestCompareIsCanceled checks that a schedule that is cancelled while it runs is not counted on either side, and
+// that the earlier results are saved.
 func TestCompareIsCanceled(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// disrupt renders the step that begins a disruption. If the disruption ends before the next action, disrupt also
-// renders its end. It renders nothing if the resource is already disrupted.
+// disrupt renders the step that begins the disruption of an action. If the disruption ends before the next action,
+// disrupt also renders the steps that end it. It renders nothing if the resource of the action is already disrupted.
 func (r *renderer) disrupt(i int, m Action, kind *actionSpec) {
 	disrupted := slices.ContainsFunc(r.open, func(o open) bool {
 		return kind.resource != "" && o.kind.resource == kind.resource ||
@@ -93,8 +93,8 @@ func set(s v1alpha1.FaultSet) v1alpha1.Action {
 	return v1alpha1.Action{Fault: &v1alpha1.FaultAction{Set: &s}}
 }
 
-// controllerFor returns the number of the controller on which a fault acts; nil = all controllers. A fault that kills a
-// controller acts on a single controller, which is started again at the end of the disruption.
+// controllerFor returns the number of the controller on which a fault acts, or nil for all controllers. A fault that
+// kills a controller acts on a single controller, which is restarted at the end of the disruption.
 func (r *renderer) controllerFor(m Action, kind *actionSpec) *int {
 	if m.Replica > 1 || m.Replica == 1 && kind.resource == controllers && r.s.Replicas > 1 {
 		return ptr.To(m.Replica)
@@ -102,8 +102,8 @@ func (r *renderer) controllerFor(m Action, kind *actionSpec) *int {
 	return nil
 }
 
-// endDue renders the end of the disruptions that are due. If the API server is disrupted and another disruption needs
-// it to end, the disruption of the API server ends first.
+// endDue renders the end of the disruptions that are due. Some disruptions can end only while the API server is
+// running. If one of these is due, the disruption of the API server ends first, even if it is not due.
 func (r *renderer) endDue(due func(open) bool) {
 	var ending, rest []open
 	needed := slices.ContainsFunc(r.open, func(o open) bool { return o.kind.endsAtAPIServer() && due(o) })

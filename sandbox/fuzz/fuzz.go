@@ -27,14 +27,15 @@ type Options struct {
 	Name string
 	// Seed is the seed of the first schedule. The following schedules use the following seeds. Default: random.
 	Seed uint64
-	// Count is the number of schedules to run. 0 = unlimited, until For has passed.
+	// Count is the number of schedules to run. 0 means unlimited: schedules are started until For has passed.
 	Count int
-	// For is the time during which new schedules are started. 0 = unlimited, until Count schedules have started. When
-	// the time has passed, running schedules complete, and then the failures are shrunk.
+	// For is how long new schedules are started. 0 means unlimited, until Count schedules have started. After this
+	// time, the running schedules complete, and then the failures are shrunk.
 	For time.Duration
 	// Only contains the names of the actions to use. Default: all actions.
 	Only []string
-	// Beyond also enables faults that a correct API server never causes. Default: only those named in Only.
+	// Beyond also enables faults that a correct API server never causes. By default, only those that Only names are
+	// enabled.
 	Beyond bool
 	// Parallel is the number of sandboxes. Each sandbox runs up to six schedules concurrently. Default: 3, which is
 	// enough to keep two CPUs busy.
@@ -57,7 +58,8 @@ type Progress struct {
 	Schedules, Inconclusive int
 	// Elapsed is the time since the start of the first schedule.
 	Elapsed time.Duration
-	// Failure is a new failure. Shrinking is the number of actions that remain in the failure that is being shrunk.
+	// Failure is a new failure, or nil. Shrinking is the number of actions that remain in the failure that is being
+	// shrunk.
 	Failure   *Failure
 	Shrinking int
 }
@@ -66,7 +68,7 @@ type Progress struct {
 type Result struct {
 	Started time.Time `json:"started"`
 	Seed    uint64    `json:"seed"`
-	// Only contains the names of the actions that were used; empty = all actions.
+	// Only contains the names of the actions that were used; empty means all actions.
 	Only []string `json:"only,omitempty"`
 	// Beyond reports whether the run used faults that a correct API server never causes.
 	Beyond       bool          `json:"beyondContract,omitempty"`
@@ -75,7 +77,7 @@ type Result struct {
 	Actions      int           `json:"moves"`
 	Elapsed      time.Duration `json:"elapsed"`
 	Failures     []*Failure    `json:"failures"`
-	// InconclusiveReasons contains the reasons of inconclusive runs.
+	// InconclusiveReasons lists the reasons why runs were inconclusive.
 	InconclusiveReasons []string `json:"unjudged,omitempty"`
 	// Error is the error that ended the run; empty if there was none.
 	Error string `json:"error,omitempty"`
@@ -84,8 +86,8 @@ type Result struct {
 // runner is a function that runs a schedule and returns the result.
 type runner func(context.Context, Schedule) (runResult, *scenario.Report, error)
 
-// runConclusive runs a schedule, and again if the first run was inconclusive. It calls recordInconclusive with
-// the reason of each inconclusive run.
+// runConclusive runs a schedule. It runs the schedule a second time if the first run was inconclusive. It calls
+// recordInconclusive with the reason of each inconclusive run.
 func (r runner) runConclusive(ctx context.Context, s Schedule, recordInconclusive func(reason string)) (got runResult,
 	report *scenario.Report, err error) {
 	for range 2 {
@@ -118,7 +120,7 @@ type queue struct {
 	seedsUsed uint64 // number of seeds that were used
 }
 
-// next returns the next schedule, or false if no schedule is left. The first schedule uses the seed from the options.
+// next returns the next schedule, or false if Count or For is exhausted. The first schedule uses Options.Seed.
 func (q *queue) next() (Schedule, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -135,8 +137,8 @@ func (q *queue) next() (Schedule, bool) {
 	}
 }
 
-// each calls do for every schedule of the queue, with n concurrent calls. It stops at the first error and returns the
-// error. If ctx ends, it returns nil.
+// each calls do for every schedule of the queue from n goroutines, and blocks until all calls have returned. It stops
+// at the first error and returns this error. If ctx ends, it returns nil.
 func (q *queue) each(ctx context.Context, n int, do func(context.Context, Schedule) error) error {
 	group, life := errgroup.WithContext(ctx)
 	for range n {
@@ -159,7 +161,7 @@ func (q *queue) each(ctx context.Context, n int, do func(context.Context, Schedu
 	return nil
 }
 
-// errFound ends a run that has found MaxFailures different failures.
+// errFound ends a run after MaxFailures different failures were found.
 var errFound = errors.New("the maximum number of failures was found")
 
 // Run runs schedules until Count schedules have started, For has passed, MaxFailures different failures were found,
@@ -271,8 +273,8 @@ func (r *run) progress() Progress {
 	return Progress{Schedules: r.result.Schedules, Inconclusive: r.result.Inconclusive, Elapsed: time.Since(r.began)}
 }
 
-// recordFailure records a failure and returns it. It returns nil if the same kind of failure was recorded before. The
-// caller holds the lock.
+// recordFailure records a failure and returns it. It returns nil if a failure of the same kind was already recorded.
+// The caller must hold the lock.
 func (r *run) recordFailure(s Schedule, got runResult, report *scenario.Report) *Failure {
 	f := &Failure{Invariant: got.invariant, Seed: s.Seed, Smallest: s, Seen: got.seen, Times: 1, Report: report,
 		Log: got.log}

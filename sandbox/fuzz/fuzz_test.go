@@ -141,7 +141,8 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// replicaOf returns the number of the controller on which a fault acts; 0 = any of several controllers.
+// replicaOf returns the number of the controller on which a fault acts; 0 means that the fault may act on any
+// controller.
 func replicaOf(replica *int, s Schedule) int {
 	if s.Replicas == 1 {
 		return 1
@@ -309,8 +310,8 @@ func TestInconclusive(t *testing.T) {
 	}
 }
 
-// TestMaxControllers checks the maximum number of controllers for the bundled and for a custom controller. No
-// generated schedule may need more controllers than the maximum.
+// TestMaxControllers checks the maximum number of controllers for the bundled controller and for custom controllers.
+// No generated schedule may need more controllers than this maximum.
 func TestMaxControllers(t *testing.T) {
 	config := &v1alpha1.Sandbox{}
 	if got := controllersOf(config); got != 0 {
@@ -356,8 +357,8 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// TestLastReadyPodDeletedByKubernetes checks that requests that are lost because Kubernetes deletes the last Ready
-// Pod during a rollback are not reported as a failure of the controller.
+// TestLastReadyPodDeletedByKubernetes checks that lost requests are not reported as a failure of the controller if
+// Kubernetes deleted the last Ready Pod during a rollback.
 func TestLastReadyPodDeletedByKubernetes(t *testing.T) {
 	began := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
 	pod := func(at int, name, version string, ready, deleting bool) events.Event {
@@ -396,8 +397,8 @@ func TestLastReadyPodDeletedByKubernetes(t *testing.T) {
 	}
 }
 
-// TestScheduleDistribution: schedules have three disruptions on average. Most schedules can share a sandbox, and
-// disrupt only their own objects.
+// TestScheduleDistribution checks that schedules have three disruptions on average, and that most schedules can share
+// a sandbox because they disrupt only their own objects.
 func TestScheduleDistribution(t *testing.T) {
 	const total = 600
 	disruptions, ownSandbox := 0, 0

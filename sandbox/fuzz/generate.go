@@ -10,17 +10,17 @@ import (
 )
 
 type generator struct {
-	only []string // names of the actions to use; nil = all actions
+	only []string // names of the actions to use; nil means all actions
 	// beyond allows faults that a correct API server never causes.
 	beyond bool
-	// controllers is the maximum number of controllers; 0 = unlimited.
+	// controllers is the maximum number of controllers; 0 means unlimited.
 	controllers int
-	// speed is the speed of the sandboxes; 0 = Speed.
+	// speed is the speed of the sandboxes; 0 means Speed.
 	speed int
 }
 
-// controllersOf returns the maximum number of controllers in a sandbox; 0 = unlimited. The configuration determines
-// the number of custom controllers.
+// controllersOf returns the maximum number of controllers in a sandbox; 0 means unlimited. A custom controller has
+// the number of replicas in the configuration, by default 1.
 func controllersOf(config *v1alpha1.Sandbox) int {
 	switch c := config.Spec.Controller; {
 	case len(c.Command) == 0:
@@ -32,10 +32,10 @@ func controllersOf(config *v1alpha1.Sandbox) int {
 	}
 }
 
-// fits reports whether a sandbox can have as many controllers as the schedule needs.
+// fits reports whether a sandbox supports the number of controllers that the schedule needs.
 func (g generator) fits(s Schedule) bool { return g.controllers == 0 || s.Replicas <= g.controllers }
 
-// generate generates the schedule of a seed.
+// generate returns the schedule for a seed. The same seed always results in the same schedule.
 func (g generator) generate(seed uint64) Schedule {
 	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // repeatable, not secret
 	for {
@@ -136,8 +136,9 @@ func (g generator) random(r *rand.Rand) Schedule {
 	return s
 }
 
-// order returns, in random order, the list from which each action of a schedule is selected. One to five actions are
-// selected from the disruptions, three on average, and one to four from the operations.
+// order determines the kinds of the actions of a schedule. For each action, in random order, it returns the list from
+// which the action is selected: disruptiveActions for one to five actions (three on average), and operations for one
+// to four actions.
 func order(r *rand.Rand, operations, disruptiveActions []actionSpec) (lists [][]actionSpec) {
 	for range 1 + r.IntN(5) {
 		lists = append(lists, disruptiveActions)

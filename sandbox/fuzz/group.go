@@ -9,7 +9,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// Failure is one kind of failure, with the smallest schedule that reproduces it.
+// Failure is one kind of failure, with the smallest schedule found that reproduces it.
 type Failure struct {
 	// Invariant is the name of the check that failed, "requests" if requests were lost, or "final state" if the final
 	// state was wrong.
@@ -17,9 +17,9 @@ type Failure struct {
 	// Seed is the seed of the first schedule with this failure. Smallest is the shrunk schedule.
 	Seed     uint64   `json:"seed"`
 	Smallest Schedule `json:"smallest"`
-	// Seen is a description of the failure.
+	// Seen describes the failure in a sentence.
 	Seen string `json:"seen"`
-	// Failed is the number of runs of Smallest with the same failure. Repeated is the number of all runs of Smallest.
+	// Repeated is how often Smallest was run after shrinking. Failed is how often it had the same failure.
 	Failed   int `json:"failed"`
 	Repeated int `json:"repeated"`
 	// Times is the number of schedules that had this failure.
@@ -28,15 +28,15 @@ type Failure struct {
 	File string `json:"file"`
 	// Report is the report of a run with this failure; may be nil.
 	Report *scenario.Report `json:"-"`
-	// Log is the end of the controller logs after that run. It also contains log lines from schedules that ran
+	// Log is the end of the controller logs after the run of Report. It also contains log lines of schedules that ran
 	// concurrently. It may be empty.
 	Log string `json:"-"`
-	// Shrinking is the time that shrinking took.
+	// Shrinking is how long shrinking took.
 	Shrinking time.Duration `json:"shrinking"`
 }
 
 type runResult struct {
-	invariant string // name of the failed check; empty = passed
+	invariant string // name of the failed check; empty if the run passed
 	seen      string
 	// inconclusive reports whether the run was inconclusive.
 	inconclusive bool
@@ -92,7 +92,7 @@ func (f *Failure) actionNames() string {
 	return strings.Join(slices.Compact(names), ", ")
 }
 
-// findSameShape returns the first failure in a list with the same shape as f, or nil.
+// findSameShape returns the first failure in the list that has the same shape as f, or nil.
 func findSameShape(list []*Failure, f *Failure) *Failure {
 	i := slices.IndexFunc(list, func(known *Failure) bool { return known.shape() == f.shape() })
 	if i < 0 {

@@ -8,11 +8,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// deletedLastReadyPod describes the deletion of the last Ready Pod of a module during a rollback, although its
-// Deployment allows no unavailable Pods. It returns an empty text if there was none. The Deployment controller uses the
-// number of available Pods in the status of a ReplicaSet, which may be out of date: old Pods that are being deleted
-// still count, so it deletes the new ones immediately. A module controller cannot prevent this.
-// https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/controller/deployment/rolling.go, reconcileOldReplicaSets
+// deletedLastReadyPod reports that Kubernetes deleted the last Ready Pod of a module during a rollback, although its
+// Deployment allows no unavailable Pods. It returns an empty string if there was no such deletion. The Deployment
+// controller reads the number of available Pods from the ReplicaSet status, which may be stale and include old Pods
+// that are being deleted. The Deployment controller then deletes the new Pods too early. A module controller cannot
+// prevent this. See reconcileOldReplicaSets in
+// https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/controller/deployment/rolling.go.
 func deletedLastReadyPod(run *scenario.Run) string {
 	for _, s := range run.Steps {
 		_, to, is := strings.Cut(s.Name, rollback+": ")

@@ -8,10 +8,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 )
 
-// maxLogBytes is the maximum number of bytes of each controller log that are saved with a failure.
+// maxLogBytes is how many bytes at the end of each controller log are saved with a failure.
 const maxLogBytes = 1 << 20
 
-// controllerLogs returns the end of the controller logs. Each line has the controller name as a prefix.
+// controllerLogs returns the end of each controller log. Each line starts with the name of the controller.
 func controllerLogs(status *sandbox.Status) string {
 	var all strings.Builder
 	for _, c := range status.Components {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// repeats is the number of times that a shrunk schedule is repeated, multiplied by the number of concurrent runs.
+// A shrunk schedule is run again repeats * width times, where width is the number of concurrent runs.
 const repeats = 3
 
 // shrinkAll shrinks each failure, and merges failures that become equal.
@@ -86,8 +86,8 @@ func (r *run) shrink(ctx context.Context, f *Failure) error {
 	return nil
 }
 
-// firstFailing runs schedules concurrently, each up to two times. It returns the first schedule of the list that has
-// the same failure as f, or nil.
+// firstFailing runs schedules concurrently, each up to two times. It returns the first schedule in the list that has
+// the same failure as f, or nil if none has.
 func (r *run) firstFailing(ctx context.Context, f *Failure, list []Schedule) (*Schedule, error) {
 	for batch := range slices.Chunk(list, r.width(f.Smallest)) {
 		failed := make([]bool, len(batch))
@@ -118,7 +118,7 @@ func (r *run) firstFailing(ctx context.Context, f *Failure, list []Schedule) (*S
 	return nil, nil
 }
 
-// width returns the number of times that a schedule can run concurrently.
+// width returns how many runs of a schedule fit into the sandboxes at the same time.
 func (r *run) width(s Schedule) int {
 	if s.needsOwnSandbox() {
 		return r.o.Parallel

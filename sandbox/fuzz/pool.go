@@ -24,10 +24,10 @@ import (
 )
 
 // maxConcurrent is the maximum number of schedules that run concurrently in one sandbox. More schedules would slow
-// each other down.
+// each other down too much.
 const maxConcurrent = 6
 
-// pool runs schedules in sandboxes. It creates a sandbox when the first schedule needs it.
+// pool runs schedules in sandboxes. It creates each sandbox when a schedule first needs it.
 type pool struct {
 	o    Options
 	work string // directory for scenario files
@@ -39,14 +39,16 @@ type pool struct {
 
 type box struct {
 	name string
-	room *semaphore.Weighted // semaphore with the size maxConcurrent
+	// room is a semaphore with maxConcurrent slots. A schedule holds one slot, or all slots if it needs its own
+	// sandbox.
+	room *semaphore.Weighted
 
-	load int64 // room that running and waiting schedules use; guarded by the mutex of the pool
+	load int64 // number of slots of room that running and waiting schedules use; guarded by pool.mu
 
-	// A goroutine that holds all of the room may write the following fields. A goroutine that holds some of the room
-	// may read them.
-	in     *sandbox.Sandbox // nil = the sandbox must be created
-	broken atomic.Bool      // whether a component has exited unexpectedly
+	// A goroutine that holds all slots of room may write the following fields. A goroutine that holds at least one
+	// slot may read them.
+	in     *sandbox.Sandbox // nil until the sandbox is created
+	broken atomic.Bool      // true after a component has exited unexpectedly
 }
 
 func openPool(o Options) (*pool, error) {
@@ -62,8 +64,8 @@ func openPool(o Options) (*pool, error) {
 	return p, nil
 }
 
-// choose returns the sandbox with the highest load that has enough free room. If no sandbox has enough free room, it
-// returns the sandbox with the lowest load.
+// choose reserves room slots in a sandbox and returns the sandbox. It prefers the sandbox with the highest load that
+// has enough free slots. If no sandbox has enough free slots, it chooses the sandbox with the lowest load.
 func (p *pool) choose(room int64) *box {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,7 +79,8 @@ func (p *pool) choose(room int64) *box {
 	return chosen
 }
 
-// with calls do with a sandbox. It blocks until a sandbox has enough room.
+// with calls do with a sandbox while it holds room slots of this sandbox. It blocks until the slots are free and the
+// sandbox is created.
 func (p *pool) with(ctx context.Context, room int64, do func(*box) error) error {
 	b := p.choose(room)
 	defer func() {
@@ -104,8 +107,8 @@ func (p *pool) with(ctx context.Context, room int64, do func(*box) error) error 
 	return do(b)
 }
 
-// prepare creates the sandbox. If the sandbox exists but is broken, prepare deletes it first. The caller holds all of
-// the room.
+// prepare creates the sandbox. If the sandbox exists but is broken, prepare deletes it first. The caller must hold
+// all slots of the sandbox.
 func (p *pool) prepare(ctx context.Context, b *box) error {
 	p.creating.Lock()
 	defer p.creating.Unlock()
@@ -137,13 +140,13 @@ func (p *pool) down(ctx context.Context, b *box) error {
 // forPeers contains the setting that enables peer Deployments in the bundled controller.
 var forPeers = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
 
-// lostInstall is the timeout after which an install command is treated as lost, at any speed. It must be shorter than
-// the 30 s grace period of a Pod whose module is replaced, which is also the same at any speed.
+// lostInstall is the timeout after which the controller treats an install command as lost, at any speed. It must be
+// shorter than the grace period of a Pod whose module is replaced, which is 30 s at any speed.
 const lostInstall = 18 * time.Second
 
-// forSettling returns settings of the bundled controller with which schedules reach their final state in time. There
-// is no limit per minute for the removal of bases that were upgraded while they were not observed, because concurrent
-// schedules would share the limit. A lost install command is repeated after lostInstall.
+// forSettling returns settings of the bundled controller that let schedules reach their final state in time. The
+// Nodes of all unreachable bases may be deleted in the same minute, because concurrent schedules share this limit. A
+// mass outage ends after 3 minutes. A lost install command is repeated after lostInstall.
 func forSettling(speed int) map[string]string {
 	return map[string]string{"MASS_SILENCE_AT_MOST": "3m", "BASE_DELETIONS_PERCENT": "100",
 		"INSTALL_TIMEOUT": (lostInstall * time.Duration(speed)).String()}

@@ -19,12 +19,12 @@ import (
 type renderer struct {
 	s     Schedule
 	steps []v1alpha1.Step
-	now   []current // desired state of each workload
+	now   []current // desired state of each workload, by index
 	last  int       // index of the workload that the last operation changed
 	open  []open
-	n     int // number of faults so far
-	// starting reports whether a background step is starting a controller. In the meantime, controllers are not
-	// disrupted.
+	n     int // number of faults that were rendered so far
+	// starting reports whether a background step is starting a controller. While it is true, no disruption of
+	// controllers is rendered.
 	starting bool
 }
 
@@ -35,7 +35,7 @@ type current struct{ version, image, replicas, newest int }
 type open struct {
 	action Action
 	kind   *actionSpec
-	until  int    // index of the action before which the disruption ends
+	until  int    // the disruption ends before the action with this index
 	fault  string // ID of the fault
 }
 
@@ -71,7 +71,7 @@ func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 	}
 }
 
-// needs returns the settings of the bundled controller that the schedule needs.
+// needs returns the controller settings that the schedule needs if it runs with the bundled controller.
 func (s Schedule) needs() map[string]string {
 	env := map[string]string{}
 	if slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == peer }) {
@@ -120,8 +120,8 @@ func (s Schedule) sets() (sets []v1alpha1.BaseSet) {
 	return sets
 }
 
-// checks returns the settings of the built-in checks for the actions of the schedule. The documentation lists them in
-// a table.
+// checks returns the settings of the built-in checks that fit the actions of the schedule. A table in the
+// documentation describes these settings.
 func (s Schedule) checks() (c v1alpha1.Checks) {
 	c.MaxPodWrites, c.MaxCommands = ptr.To(maxPodWrites), ptr.To(maxCommands)
 	if s.mayCause(leavesGap) ||
@@ -152,9 +152,10 @@ func (s Schedule) checks() (c v1alpha1.Checks) {
 	return c
 }
 
-// lossless reports whether the requests to a workload must all succeed, because no action removes modules, bases or
-// endpoints. If rollouts overlap, requests may be lost on a base that lists its modules late or keeps all versions
-// active, because they may reach a version that is being uninstalled.
+// lossless reports whether all requests to the workload must succeed. Requests may fail if the workload is a
+// StatefulSet, or if an action may lose requests or make bases unreachable. They may also fail if rollouts overlap
+// while bases list their modules late or keep all versions active: they may then reach a version that is being
+// uninstalled.
 func (s Schedule) lossless(w Workload) bool {
 	if s.releases() > 1 && slices.ContainsFunc(s.Bases,
 		func(b Bases) bool { return b.Activation == v1alpha1.ActivationMulti && b.RequestTime > 0 }) {
@@ -166,9 +167,9 @@ func (s Schedule) lossless(w Workload) bool {
 	return w.Kind != statefulSet && !s.mayCause(losesRequests|unreachable)
 }
 
-// observed reports whether Kubernetes never marks Nodes as unreachable during the schedule. Kubernetes does so, and
-// marks all Pods of these Nodes as not Ready, if no controller renews the Node Leases for 50 s (10 s at this speed).
-// Starting the API server uses up part of this time at any speed.
+// observed reports whether Kubernetes never marks Nodes as unreachable during the schedule. If no controller renews
+// the Node Leases for 50 s (10 s at the default Speed), Kubernetes marks the Nodes as unreachable and their Pods as
+// Not Ready. The start of the API server uses up part of this time at any speed.
 func (s Schedule) observed() bool {
 	outages := 0
 	for _, m := range s.Actions {
@@ -342,7 +343,7 @@ func (r *renderer) apply(m Action) {
 	}})
 }
 
-// condition returns the CEL condition of a trigger. The condition is about the newest version of the workload that
+// condition returns the CEL condition of a trigger. The condition refers to the newest version of the workload that
 // the last operation changed.
 func (r *renderer) condition(t Trigger) string {
 	m, v := r.s.Workloads[r.last].Module, version(r.now[r.last].version)
@@ -373,7 +374,7 @@ func (r *renderer) waitForPeerReplicas(w Workload) {
 }
 
 // waitForEndpoints renders a step that waits until all endpoints of the workload's Service are ready. This can take
-// seconds if an earlier schedule has restarted the Kubernetes controllers.
+// seconds if an earlier schedule has restarted the controllers of Kubernetes.
 func (r *renderer) waitForEndpoints(w Workload) {
 	reached := fmt.Sprintf("endpointslices.exists(e, e.metadata.labels['kubernetes.io/service-name'] == '%s' && "+
 		"has(e.endpoints) && e.endpoints.size() > 0 && e.endpoints.all(p, p.conditions.ready))", w.Module)

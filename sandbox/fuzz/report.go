@@ -44,8 +44,8 @@ func (f *Failure) page() string {
 	return f.name() + ".html"
 }
 
-// runs returns the runs of the report with the name and the file of the scenario in the corpus, because the scenario
-// file that was run is deleted.
+// runs returns copies of the runs in the report. Their name, file and rerun command refer to the scenario in the
+// corpus, because the scenario file that was executed is deleted.
 func (f *Failure) runs() (list []*scenario.Run) {
 	for _, run := range f.Report.Runs {
 		run := *run
@@ -55,8 +55,8 @@ func (f *Failure) runs() (list []*scenario.Run) {
 	return list
 }
 
-// save writes the result, and the failures as scenarios with their reports. The caller must hold the lock while
-// schedules are running.
+// save writes the result to the corpus, and each failure as a scenario with its report. The caller must hold the lock
+// while schedules are running.
 func (r *run) save() error {
 	r.result.Started = r.began
 	var errs []error

@@ -41,12 +41,13 @@ func readResult[T any](t *testing.T, file string) (value T) {
 	return value
 }
 
-// TestFailuresAreSaved checks that a failure is saved before the next schedule runs, in case the process is killed.
-// After Ctrl-C, the corpus must contain all failures.
+// TestFailuresAreSaved checks that a failure is saved before the next schedule runs, because the process may be
+// killed, and that the corpus contains all failures after Ctrl-C.
 func TestFailuresAreSaved(t *testing.T) {
 	for name, tc := range map[string]struct {
-		count, stopAt int // number of schedules, and number of the run that Ctrl-C interrupts
-		schedules     int // number of schedules with a result
+		// count is the number of schedules. stopAt is the number of the run, from 1, that Ctrl-C interrupts.
+		count, stopAt int
+		schedules     int // expected number of schedules with a result
 	}{
 		"while schedules run":       {count: 10, stopAt: 3, schedules: 2},
 		"while a failure is shrunk": {count: 1, stopAt: 4, schedules: 1},

@@ -22,7 +22,7 @@ type Schedule struct {
 	Actions   []Action   `json:"moves"`
 }
 
-// Bases is a set of identical bases.
+// Bases is a set of bases with the same settings.
 type Bases struct {
 	Tunnel      v1alpha1.Tunnel     `json:"tunnel"`
 	Count       int                 `json:"count"`
@@ -44,22 +44,21 @@ type Workload struct {
 
 // Action is an operation or a disruption.
 type Action struct {
-	// When is the event that the action waits for after the previous action.
+	// When is the event after the previous action that this action waits for.
 	When Trigger `json:"when"`
 	// Do is the name of the action.
 	Do string `json:"do"`
-	// Workload is the index of the workload that an operation changes.
+	// Workload is the index in Schedule.Workloads of the workload that an operation changes.
 	Workload int `json:"workload,omitempty"`
 	// Base is the name of the base that a disruption affects, as SET-N.
 	Base string `json:"base,omitempty"`
 	// Replica is the number of the controller that a disruption affects, from 1.
 	Replica int `json:"replica,omitempty"`
-	// Lasts is the number of following actions before the disruption ends. Every disruption ends at the end of the
-	// schedule at the latest.
+	// Lasts is how many actions follow before the disruption ends. At the end of the schedule, all disruptions end.
 	Lasts int `json:"lasts,omitempty"`
-	// Skip is the number of requests or messages that pass before the first one is disrupted.
+	// Skip is how many requests or messages are not disrupted before the first one is disrupted.
 	Skip int `json:"skip,omitempty"`
-	// Nth is the number of the command that the trigger Commanded waits for, from 1.
+	// Nth is the number, from 1, of the command that the trigger Commanded waits for.
 	Nth int `json:"nth,omitempty"`
 	// For is the minimum duration of the disruption.
 	For time.Duration `json:"for,omitempty"`
@@ -103,7 +102,7 @@ func (s Schedule) bases() (names []string) {
 	return names
 }
 
-// basesFor returns the names of the bases that use the tunnel that an action requires.
+// basesFor returns the names of the bases that use the tunnel required by an action.
 func (s Schedule) basesFor(kind actionSpec) []string {
 	return slices.DeleteFunc(s.bases(), func(base string) bool {
 		return kind.tunnel != "" && !s.hasTunnel(Action{Do: kind.name, Base: base})

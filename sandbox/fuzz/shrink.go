@@ -94,7 +94,7 @@ func (s Schedule) simplifications() (list []Schedule) {
 	return list
 }
 
-// fit adapts the workloads and actions of a schedule to a smaller number of bases.
+// fit adapts the workloads and actions of a schedule after the number of bases was reduced.
 func (s *Schedule) fit() {
 	bases := s.bases()
 	for i := range s.Workloads {

@@ -10,7 +10,8 @@ type object = map[string]any
 
 func version(n int) string { return fmt.Sprintf("%d.0.0", n) }
 
-// jar returns the URL of the JAR file of a module version. image is the number of the image of that version, from 0.
+// jar returns the URL of the jar of a module version. A version can have several images; image is the number of the
+// image, from 0.
 func jar(module string, n, image int) string {
 	name := fmt.Sprintf("https://modules.example/%s-%s", module, version(n))
 	if image > 0 {
@@ -19,7 +20,8 @@ func jar(module string, n, image int) string {
 	return name + "-ark-biz.jar"
 }
 
-// fit adapts the number of replicas to the number of bases.
+// fit limits the number of replicas to the number of bases. A DaemonSet and a peer Deployment have one replica per
+// base.
 func (w *Workload) fit(bases int) {
 	switch w.Kind {
 	case daemonSet, peer:
@@ -42,7 +44,7 @@ func (w Workload) kind() (kind, version string) {
 	}
 }
 
-// workload returns the API object of the workload with version n of the module.
+// workload returns the API object of the workload. Its Pods request version n of the module.
 func (w Workload) workload(n, image, replicas int) v1alpha1.Object {
 	kind, apiVersion := w.kind()
 	if w.Kind == pod {

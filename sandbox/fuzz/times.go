@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// Speed is the usual time scale of the sandboxes. At this speed, a base is treated as unreachable after five
-	// seconds without heartbeats. Delays on a busy machine are shorter than that. The durations below are for this
+	// Speed is the default time scale of the sandboxes. At this speed, a base is treated as unreachable after five
+	// seconds without heartbeats, which is longer than delays on a busy machine. The following durations are for this
 	// speed.
 	Speed = 5
 	// MaxSpeed is the highest time scale. At this speed, Kubernetes marks a Node as unreachable after four seconds.
 	// At a higher speed, a controller could not start in time.
 	MaxSpeed = 10
-	// triggerTimeout is the maximum time to wait for a trigger.
+	// triggerTimeout is how long an action waits for its trigger.
 	triggerTimeout = 2 * time.Second
 	// deletionDelay is the maximum time until the Kubernetes controllers observe a deletion.
 	deletionDelay = time.Second
@@ -26,7 +26,7 @@ const (
 	// slowSettleTime replaces settleTime for actions after which the controller waits longer: after a failed image
 	// download, between the removals of two unreachable bases, and until a lost install command times out.
 	slowSettleTime = 100 * time.Second
-	// quietTime is the time at the end of a schedule in which the controller must not write to the API.
+	// quietTime is how long, at the end of a schedule, the controller must not write to the API.
 	quietTime = time.Second
 	// maxPodWrites is the maximum number of status updates per Pod. A controller that writes more often is stuck in a
 	// loop.
@@ -50,7 +50,7 @@ func (s Schedule) settle() time.Duration {
 
 func (s Schedule) speed() int { return cmp.Or(s.Speed, Speed) }
 
-// slowed converts a duration at the constant Speed to the speed of the schedule. It never shortens the duration,
+// slowed converts a duration for Speed to a duration for the speed of the schedule. It never shortens the duration,
 // because some operations are not faster at higher speeds.
 func (s Schedule) slowed(d time.Duration) time.Duration {
 	return max(d, d*Speed/time.Duration(s.speed()))

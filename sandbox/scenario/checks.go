@@ -30,8 +30,8 @@ func expectations(c *v1alpha1.Checks) map[string]v1alpha1.Expectation {
 	return expect
 }
 
-// judgeOptions returns the options of the checks. They contain the controller timings that the scenario configures,
-// but not the timings that only the sandbox configures.
+// judgeOptions returns the options of the checks, including the controller timings that the scenario configures. It
+// ignores timings that only the sandbox configures.
 func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 	o := judge.Options{MaxPodWrites: s.Checks.MaxPodWrites, MaxCommands: s.Checks.MaxCommands, Speed: speed}
 	if s.Controller == nil {
@@ -49,7 +49,7 @@ func judgeOptions(s *v1alpha1.ScenarioSpec, speed int) judge.Options {
 	return o
 }
 
-// evaluateChecks evaluates the built-in checks for the events until end and adds the results to the report. A check
+// evaluateChecks evaluates the built-in checks for all events until end, and adds the results to the report. A check
 // with an unexpected result fails the run. An inconclusive check makes the run Errored, unless the run has already
 // failed.
 func (e *execution) evaluateChecks(ctx context.Context, end time.Time) {
@@ -71,8 +71,8 @@ func (e *execution) evaluateChecks(ctx context.Context, end time.Time) {
 	}
 }
 
-// foreignPods returns the Pods of other namespaces on the bases of the run. It returns nil if no module remains on a
-// base, or if the API does not respond.
+// foreignPods returns the Pods of other namespaces on the bases of the run. It returns nil if no modules remain on
+// the bases, or if the API does not respond.
 func (e *execution) foreignPods(ctx context.Context) (all []events.PodStatus) {
 	left := false
 	e.recorder.Read(func(v observe.Snapshot) { left = len(v.State().Leftovers(nil)) > 0 })
@@ -110,8 +110,8 @@ func findStrayPod(all []events.Event, baseOf func(node string) string) error {
 	return nil
 }
 
-// releases adds a check for each release to the report. It returns an error for releases that had no effect on any
-// base, unless the scenario allows this.
+// releases adds a check for each release to the report. It returns an error if a release had no effect on any base,
+// unless the scenario allows this.
 func (e *execution) releases(ctx context.Context) error {
 	list, err := e.env.Releases(ctx, e.recorder.Events())
 	for _, r := range list {
@@ -135,7 +135,8 @@ func (e *execution) faults() error {
 	return err
 }
 
-// addEffectCheck adds a check to the report that fails if count is 0, unless mayBeNone is set.
+// addEffectCheck adds a check to the report. The check fails if count is 0; if mayBeNone is set, it is skipped
+// instead.
 func (e *execution) addEffectCheck(name, summary string, count int, mayBeNone bool) {
 	c := Check{Name: name, Expect: string(v1alpha1.Holds), Result: Passed, Summary: summary, Compared: count}
 	switch {

@@ -89,8 +89,8 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// findStrayPod must return an error for a Pod on a base of another run. It must return no error for a Pod without a
-// Node, on a Node that is not a base, or on a Node of the run.
+// TestFindStrayPod checks that findStrayPod returns an error for a Pod on a base of another run. It must return no
+// error for a Pod without a Node, on a Node that is not a base, or on a Node of the run.
 func TestFindStrayPod(t *testing.T) {
 	baseOf := func(node string) string { return map[string]string{"vnode.a": "base-1"}[node] }
 	pod := func(node string) events.Event {

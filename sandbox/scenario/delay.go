@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxDelay is the longest Delay at which the failure of a run is still valid, at speed 1: a quarter of the
-	// default request timeout.
+	// maxDelay is the longest Run.Delay with which a failed result is still valid: a quarter of the default request
+	// timeout at speed 1.
 	maxDelay = 500 * time.Millisecond
 	// catchUpTimeout limits how long a run waits until it has observed all events.
 	catchUpTimeout = 15 * time.Second
@@ -32,14 +32,14 @@ var errInconclusive = errors.New("inconclusive")
 // errEventsLate is the error that catchUp returns after catchUpTimeout.
 var errEventsLate = fmt.Errorf("%w: the run did not observe all events within %s", errInconclusive, catchUpTimeout)
 
-// Inconclusive reports whether the run has no valid result because the machine was too slow. Execute repeats such a run
-// once.
+// Inconclusive reports whether the run has no valid result because the machine was too slow. Execute repeats such a
+// run once.
 func (r *Run) Inconclusive() bool {
 	return r.Result == Errored && strings.Contains(r.Failure, errInconclusive.Error())
 }
 
-// markInconclusive makes a failed run inconclusive if its Delay may have caused the failure. This is the case if
-// Delay exceeds maxDelay, or the time for which the module of a deleted Pod stays on its base.
+// markInconclusive makes a failed run inconclusive if Run.Delay may have caused the failure. This is the case if the
+// delay is longer than maxDelay, or longer than the module of a deleted Pod stays on its base.
 func (r *Run) markInconclusive() {
 	if r.Result == Failed && r.Delay > min(maxDelay, api.Drain/time.Duration(max(r.Speed, 1))) {
 		r.Result = Errored
@@ -48,9 +48,9 @@ func (r *Run) markInconclusive() {
 	}
 }
 
-// lastWrite returns the resource version of the last write to the API. Every list response contains it. lastWrite
-// lists LimitRanges because there are few of them: to list a namespace, the API server reads all objects of the
-// resource.
+// lastWrite returns the resource version of the last write to the API, which every list response contains. It lists
+// LimitRanges because a cluster has few of them: even to list a single namespace, the API server reads all objects of
+// the resource. It returns 0 if resource versions are not numbers.
 func (e *execution) lastWrite(ctx context.Context) (uint64, error) {
 	list, err := e.r.kube.Typed.CoreV1().LimitRanges(e.in.name).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -63,9 +63,9 @@ func (e *execution) lastWrite(ctx context.Context) (uint64, error) {
 	return version, nil
 }
 
-// catchUp waits until the run has observed all events so far. It returns errEventsLate after catchUpTimeout, and
-// errUnobservable if bases or objects cannot be listed. If wait is set, it retries while the API server cannot list
-// objects.
+// catchUp blocks until the run has observed all events that have occurred so far. It returns errEventsLate after
+// catchUpTimeout, and errUnobservable if bases or objects cannot be listed. If wait is set, it retries while the API
+// server cannot list objects.
 func (e *execution) catchUp(ctx context.Context, wait bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, catchUpTimeout, errEventsLate)
 	defer cancel()
@@ -92,8 +92,8 @@ func (e *execution) catchUp(ctx context.Context, wait bool) error {
 	return fmt.Errorf("%w: %w", errUnobservable, last)
 }
 
-// caughtUp reports whether the observed state of the bases equals the state in the daemon. It first blocks until the
-// watches have delivered the Pods and EndpointSlices that the API lists.
+// caughtUp reports whether the observed state of the bases equals their state in the daemon. It first blocks until
+// the watches have delivered all Pods and EndpointSlices that the API lists.
 func (e *execution) caughtUp(ctx context.Context) (bool, error) {
 	for _, r := range []observe.Subject{{Resource: observe.Pods, Namespace: e.in.name},
 		{Resource: observe.EndpointSlices, Namespace: e.in.name}} {
@@ -105,8 +105,8 @@ func (e *execution) caughtUp(ctx context.Context) (bool, error) {
 	return err == nil && e.matchesEvents(bases), err
 }
 
-// catchUpConditions waits, at the end of the scope of conditions, until the conditions have been evaluated for all
-// events in the scope. It does not wait for an unavailable API server.
+// catchUpConditions is called at the end of the scope of conditions. It blocks until the conditions have been
+// evaluated for all events in the scope. It does not wait for an unavailable API server.
 func (e *execution) catchUpConditions(ctx context.Context, conditions int) error {
 	if conditions == 0 {
 		return nil
@@ -121,7 +121,7 @@ func (e *execution) listBases(ctx context.Context) ([]control.Base, error) {
 	return e.r.o.Sandbox.Bases(ctx, e.in.name)
 }
 
-// matchesEvents reports whether the observed state of the bases equals the state in the list from the daemon.
+// matchesEvents reports whether the observed state of the bases equals their state in the list from the daemon.
 func (e *execution) matchesEvents(bases []control.Base) (same bool) {
 	e.recorder.Read(func(v observe.Snapshot) {
 		seen := v.Bases()

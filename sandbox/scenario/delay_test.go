@@ -23,7 +23,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// A long delay of the machine must make a failed run inconclusive. It must not change other results.
+// TestDelayMakesFailureInconclusive checks that a long delay of the machine makes a failed run inconclusive, and does
+// not change other results.
 func TestDelayMakesFailureInconclusive(t *testing.T) {
 	for name, tt := range map[string]struct {
 		run  Run
@@ -44,7 +45,8 @@ func TestDelayMakesFailureInconclusive(t *testing.T) {
 	}
 }
 
-// The Delay of a run must be the longer one of the delays of its watches and the delays of its requests.
+// TestRunDelay checks that an event that arrives an hour late sets the Delay of the run, and makes the failed run
+// inconclusive.
 func TestRunDelay(t *testing.T) {
 	e := newTestExecution(t, Options{}, "steps: [{script: {content: exit 3}}]")
 	e.recorder.AddEvent(events.Event{Synced: true})
@@ -56,8 +58,8 @@ func TestRunDelay(t *testing.T) {
 	}
 }
 
-// An inconclusive run must be repeated once, with the same seed and a new namespace. The result of the second run
-// must be reported.
+// TestInconclusiveRunsAreRepeated checks that an inconclusive run is repeated once, with the same seed and a new
+// namespace, and that the result of the second run is reported.
 func TestInconclusiveRunsAreRepeated(t *testing.T) {
 	for name, tt := range map[string]struct {
 		results []Run // results of the calls of perform, in order
@@ -119,7 +121,7 @@ func TestInconclusiveRunsAreRepeated(t *testing.T) {
 	}
 }
 
-// catchUp must wait until the run has observed all events of the bases.
+// TestCatchUpWaitsForBaseEvents checks that catchUp waits until the run has observed all events of the bases.
 func TestCatchUpWaitsForBaseEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newTestExecution(t, Options{}, "steps: [{script: {content: \"true\"}}]")
@@ -151,7 +153,7 @@ func TestCatchUpWaitsForBaseEvents(t *testing.T) {
 	})
 }
 
-// catchUp must retry while the API server cannot list objects.
+// TestCatchUpRetriesLists checks that catchUp retries while the API server cannot list objects.
 func TestCatchUpRetriesLists(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -190,7 +192,7 @@ func TestCatchUpRetriesLists(t *testing.T) {
 	}
 }
 
-// The options of the checks must contain the timings that the scenario configures.
+// TestJudgeOptions checks that judgeOptions contains the controller timings that the scenario configures.
 func TestJudgeOptions(t *testing.T) {
 	o := judgeOptions(&v1alpha1.ScenarioSpec{Controller: &v1alpha1.ControllerNeeds{Env: map[string]string{
 		"LIST_INTERVAL": "2s", "BASE_UNREACHABLE_AFTER": "4s", "INSTALL_TIMEOUT": "1m", "UNINSTALL_TIMEOUT": "nonsense",

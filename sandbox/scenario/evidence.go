@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// shownCommands is the maximum number of recent commands, events and Pods in the report of a failure.
+	// shownCommands, shownEvents and shownPods limit how many recent commands, events and Pods the report of a
+	// failure shows.
 	shownCommands = 20
 	shownEvents   = 20
 	shownPods     = 30
 )
 
-// addEvidence adds details to the report of a run that has not passed: Pods and their events, bases, Nodes, recent
-// commands and recent events.
+// addEvidence adds details to the report of a run that has not passed, such as Pods, bases, Nodes, recent commands
+// and recent events.
 func (e *execution) addEvidence(ctx context.Context) {
 	if e.run.Failure == "" || e.recorder == nil {
 		return
@@ -109,7 +110,7 @@ func lastOf(all []events.Event) string {
 	return tail(all, shownEvents, func(x events.Event) bool { return x.Command == nil && x.Request == nil })
 }
 
-// tail formats the last events for which want returns true, at most most events.
+// tail formats the last events for which want returns true, one event per line and at most the number most.
 func tail(all []events.Event, most int, want func(events.Event) bool) string {
 	var lines []string
 	for _, x := range slices.Backward(all) {

@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// scriptAccount is the name of the ServiceAccount that the scripts of a run use, and of the RoleBinding that
-	// grants it scriptRole in the namespace of the run. The account has no access to other namespaces.
+	// scriptAccount is the name of the ServiceAccount that the scripts of a run use. It is also the name of the
+	// RoleBinding that grants scriptRole to the ServiceAccount in the namespace of the run. The ServiceAccount has no
+	// access to other namespaces.
 	scriptAccount = "scripts"
 	scriptRole    = "edit"
 	// tokenLifetime is the lifetime of the ServiceAccount token. It is longer than any run.
@@ -35,8 +36,8 @@ func (e *execution) hasScripts() (has bool) {
 	return has
 }
 
-// prepareIdentity creates a private directory for the kubeconfig of scripts and returns the path of the kubeconfig.
-// It returns "" if there are no scripts.
+// prepareIdentity creates a private directory for the kubeconfig of scripts, and returns the path of the kubeconfig.
+// It returns "" if the scenario has no scripts.
 func (e *execution) prepareIdentity() (kubeconfig string, err error) {
 	if !e.hasScripts() {
 		return "", nil
@@ -92,7 +93,7 @@ func (e *execution) createIdentity(ctx context.Context, kubeconfig string) error
 	return nil
 }
 
-// waitForBinding waits until the permissions of the RoleBinding are effective.
+// waitForBinding blocks until the API server applies the permissions of the RoleBinding.
 func (e *execution) waitForBinding(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, 10*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		review, err := e.r.kube.Typed.AuthorizationV1().LocalSubjectAccessReviews(e.in.name).Create(ctx,
@@ -108,8 +109,8 @@ func (e *execution) waitForBinding(ctx context.Context) error {
 	})
 }
 
-// writeKubeconfig writes a kubeconfig that uses the current cluster of another kubeconfig, with a token and a default
-// namespace.
+// writeKubeconfig writes a kubeconfig with a token and a default namespace. It copies the current cluster from
+// another kubeconfig.
 func writeKubeconfig(path, of, namespace, token string) error {
 	admin, err := clientcmd.LoadFromFile(of)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// invariant is a condition that is evaluated after each change that may affect it, within its scope. Evaluations that
-// have no value (because a field or an object does not exist), or that compare nothing, are ignored. An invariant
-// fails if all its evaluations are ignored.
+// invariant is a condition with a scope. Within its scope, it is evaluated after each change that may affect it. An
+// evaluation is ignored if it has no value (because a field or an object does not exist) or compares nothing. An
+// invariant fails if all its evaluations are ignored.
 type invariant struct {
 	name     string
 	program  *expr.Program
@@ -32,12 +32,12 @@ type violated struct {
 	at    time.Time
 }
 
-// Error describes the violated invariant and the event.
+// Error describes the violated invariant and the event that violated it.
 func (v *violated) Error() string { return v.text + " at the event: " + v.event }
 
-// guard starts to evaluate invariants. The returned context ends when an invariant is violated. The returned function
-// stops the evaluation, adds a check for each invariant to the report, and returns the first violation. The names of
-// the checks start with prefix.
+// guard starts to evaluate invariants. The returned context is cancelled when an invariant is violated. The returned
+// function stops the evaluation, adds a check for each invariant to the report, and returns the first violation.
+// prefix is the prefix of the names of these checks.
 func (e *execution) guard(ctx context.Context, prefix string, always, never []v1alpha1.Invariant) (context.Context,
 	func() error, error) {
 	if len(always)+len(never) == 0 {
@@ -125,7 +125,8 @@ func (e *execution) reportInvariants(all []*invariant) error {
 	return first
 }
 
-// addCheck adds a check to the report. It merges checks with the same name, which occur when a step is repeated.
+// addCheck adds a check to the report. If the report contains a check with the same name, because a step is repeated,
+// addCheck merges the two checks.
 func (e *execution) addCheck(c Check) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,7 +19,7 @@ type instance struct {
 	rerunCommand string
 }
 
-// plan returns all runs: o.Repeat runs for each scenario and each cell of its matrix.
+// plan returns all runs: o.Repeat runs for each cell of each scenario's matrix.
 func plan(o Options, env string, speed int) ([]*instance, error) {
 	var all []*instance
 	for attempt := 1; attempt <= max(o.Repeat, 1); attempt++ {
@@ -37,7 +37,7 @@ func plan(o Options, env string, speed int) ([]*instance, error) {
 	return all, nil
 }
 
-// newInstance returns the instance of a scenario for one run with a unique name.
+// newInstance returns the instance of a scenario for one run. The run gets a unique name.
 func newInstance(s *source.Scenario, cell source.Cell, attempt int, seed uint64, env string, speed int) (*instance,
 	error) {
 	i := &instance{attempt: attempt, name: runName(s.Scenario.Metadata.Name), seed: seed}
@@ -53,8 +53,8 @@ func newInstance(s *source.Scenario, cell source.Cell, attempt int, seed uint64,
 	return i, nil
 }
 
-// seedOf derives the seed of a run from the seed of the call. The same run gets the same seed in each call with this
-// seed.
+// seedOf derives the seed of a run from the seed of the call of Execute. With the same seed, the same run gets the
+// same seed in each call.
 func seedOf(seed uint64, name string, cell map[string]any, attempt int) uint64 {
 	text, err := json.Marshal(cell) // sorted by name
 	if err != nil {
@@ -65,8 +65,8 @@ func seedOf(seed uint64, name string, cell map[string]any, attempt int) uint64 {
 	return h.Sum64() >> 1                                           // expressions have signed integers
 }
 
-// maxNameLength is the maximum length of the scenario name within the name of a run. The name of a base is a label
-// value, and also contains the name of the set and a number.
+// maxNameLength is the maximum length of the scenario name in the name of a run. It is limited because the name of a
+// base is a label value, which also contains the name of the set and a number.
 const maxNameLength = 30
 
 // runName returns a unique name for a run. The name does not depend on the seed, because the namespace of an earlier

@@ -49,8 +49,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// The durations of a scenario without a speed are for speed 1. In a faster sandbox, its durations must be divided by
-// the speed, but its timeouts must not.
+// TestPlanAtSpeed checks a scenario without a speed, whose durations are for speed 1. In a faster sandbox, its
+// durations must be divided by the speed, but not its timeouts.
 func TestPlanAtSpeed(t *testing.T) {
 	const steps = "steps:\n- {timeout: 20s, sleep: {for: 3s, reason: it takes time}}\n- steps:\n  - {assert: {for: " +
 		"1s, cel: 'size(pods) > 0'}}\n- {assert: {cel: 'size(pods) > 0'}}"
@@ -93,7 +93,7 @@ func TestSchedule(t *testing.T) {
 	type state struct {
 		sync.Mutex
 		running, most int
-		together      bool // an exclusive run overlapped with another run
+		together      bool // true if an exclusive run overlapped with another run
 		begun         []int
 	}
 	tests := []struct {

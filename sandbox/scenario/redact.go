@@ -6,7 +6,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Redacted returns a copy of a report, or of a part of a report, in which the credentials in URLs are masked.
+// Redacted returns a copy of a report, or of a part of a report. In the copy, the credentials in URLs are masked.
 func Redacted[T any](v T) T {
 	of := reflect.ValueOf(&v).Elem()
 	of.Set(redacted(of))

@@ -13,7 +13,7 @@ import (
 )
 
 // rerunCommand returns the command that repeats a run with the same random values. The command also runs the other
-// matrix cells of the scenario, and the earlier attempts.
+// matrix cells of the scenario, and the earlier repetitions of the run.
 func (r *runner) rerunCommand(i *instance) string {
 	args := []string{"koupsandbox", "scenario", "run"}
 	for _, f := range r.o.Flags {

@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// The rerun command must contain all flags on which the run depends, quoted for a shell.
+// TestRerunCommand checks that the rerun command contains all flags on which the run depends, quoted for a shell.
 func TestRerunCommand(t *testing.T) {
 	of := func(overrides map[string]any) *source.Instance {
 		return &source.Instance{Origin: &source.Scenario{File: "dir/it's.yaml", Overrides: overrides}}

@@ -21,7 +21,7 @@ const (
 	Errored = Result(events.StepErrored)
 )
 
-// Report contains the results of one call of Execute. It defines the schema of the JSON report.
+// Report contains the results of one call of Execute. The JSON report has the same structure.
 type Report struct {
 	// Sandbox is the name of the sandbox. Provider is its Kubernetes provider, and Version its Kubernetes version.
 	Sandbox  string `json:"sandbox"`
@@ -50,7 +50,7 @@ func (r *Report) Result() Result {
 
 // Run is one run of a scenario.
 type Run struct {
-	// Scenario is the name of the scenario, File the path of its file.
+	// Scenario is the name of the scenario. File is the path of the scenario file.
 	Scenario    string            `json:"scenario"`
 	File        string            `json:"file"`
 	Description string            `json:"description"`
@@ -60,7 +60,7 @@ type Run struct {
 	Cell map[string]any `json:"cell,omitempty"`
 	// Attempt is the number of this repetition of the scenario, from 1.
 	Attempt int `json:"attempt"`
-	// Speed is the time scale of the sandbox: all periods are divided by it. 0 means 1.
+	// Speed is the time scale of the sandbox. All periods are divided by Speed. 0 means 1.
 	Speed int `json:"speed,omitempty"`
 	// Seed is the random seed of this run. It is derived from the seed of the Report.
 	Seed uint64 `json:"seed"`
@@ -76,10 +76,11 @@ type Run struct {
 	// Delay is the longest delay that was measured during the run, either in sending a request or in observing an
 	// event. A failed run with a long Delay is Errored.
 	Delay time.Duration `json:"delay,omitempty"`
-	// FirstFailure is the failure of the first, inconclusive attempt, if this run is its repetition; otherwise empty.
+	// FirstFailure is the Failure of the first attempt if that attempt was inconclusive and this run is its
+	// repetition. Otherwise, it is empty.
 	FirstFailure string `json:"repeated,omitempty"`
-	// Failure is the reason why the run has not passed, in one sentence. Details is the evidence, such as the diff,
-	// the Pod events and the commands of the bases.
+	// Failure is the reason why the run has not passed, in one sentence. Details contains the evidence, such as the
+	// diff, the Pod events and the commands of the bases.
 	Failure string   `json:"failure,omitempty"`
 	Details []Detail `json:"details,omitempty"`
 	// Timeline lists all observed events in order.
@@ -132,10 +133,10 @@ type Traffic struct {
 	// Judge is the judge expression of the stream. Result is the result of its evaluation.
 	Judge  string `json:"judge"`
 	Result Result `json:"verdict"`
-	// Seconds has the request counts of each second of the run.
+	// Seconds contains the request counts for each second of the run.
 	Seconds []traffic.Second `json:"seconds,omitempty"`
-	// Bins has the request counts of each interval of length BinWidth from the start of the stream. It is empty for
-	// long streams.
+	// Bins contains the request counts for each interval of length BinWidth, from the start of the stream. It is
+	// empty for long streams.
 	BinWidth time.Duration `json:"binWidth,omitempty"`
 	Bins     []traffic.Bin `json:"bins,omitempty"`
 	// Lost lists the first 1,000 lost requests. Summary.Lost (lost in JSON) is the total number of lost requests.

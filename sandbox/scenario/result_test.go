@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Progress events and reports must not contain credentials in URLs, for example in variables or in the message of a
-// failed step.
+// TestRunsHaveNoCredentials checks that progress events and reports do not contain credentials in URLs, for example
+// in variables or in the message of a failed step.
 func TestRunsHaveNoCredentials(t *testing.T) {
 	var events []ProgressEvent
 	e := newTestExecution(t, Options{Progress: func(e ProgressEvent) { events = append(events, e) }}, `

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// finalTimeout limits the work after the context of a run has ended: running its finally steps, stopping its
+	// finalTimeout limits the work after the context of a run has ended: executing its finally steps, stopping its
 	// traffic, and collecting evidence.
 	finalTimeout = time.Minute
-	// podDeletionTimeout limits how long a run waits at its end until terminating Pods are deleted. Afterwards, the
-	// modules that remain on bases are checked.
+	// podDeletionTimeout is how long a run waits at its end until terminating Pods are deleted. The run then checks
+	// which modules remain on its bases.
 	podDeletionTimeout = 15 * time.Second
-	// moduleEventTimeout is the maximum delay between the removal of a Pod from the API and the event that reports
-	// the removal of its modules.
+	// moduleEventTimeout is how long to wait, after a Pod was removed from the API, for the event that reports the
+	// removal of its modules.
 	moduleEventTimeout = time.Second
 )
 
-// execution is one run in progress.
+// execution is a run that is in progress.
 type execution struct {
 	r          *runner
 	in         *instance
@@ -44,7 +44,7 @@ type execution struct {
 	mu           sync.Mutex
 	run          *Run
 	backgrounds  []*background
-	firstStep    string          // name of the first step to execute; empty once this step was reached
+	firstStep    string          // name of the first step to execute; empty after this step was reached
 	stepsContext context.Context // context of all steps; background steps use it instead of the context of their group
 	explained    bool            // true after the details of the first failure were recorded
 }
@@ -55,13 +55,14 @@ func newExecution(r *runner, i *instance) *execution {
 	return e
 }
 
-// errUnobservable is the cancellation cause of a run that can no longer be observed.
+// errUnobservable is the cancellation cause of a run whose events can no longer be observed.
 var errUnobservable = errors.New("the sandbox can no longer be observed")
 
 // errStopped is the cancellation cause of a run that the user stopped.
 var errStopped = errors.New("stopped")
 
-// errored reports whether an error was not caused by the scenario, so that the run is Errored.
+// errored reports whether an error has a cause other than the tested system, so that the run is Errored and not
+// Failed.
 func errored(err error) bool {
 	return errors.Is(err, errUnobservable) || errors.Is(err, control.ErrUnreachable) || errors.Is(err, errStopped) ||
 		errors.Is(err, errInconclusive)
@@ -115,8 +116,8 @@ func (e *execution) perform(ctx context.Context) *Run {
 	return e.finish(last)
 }
 
-// finalTimeLimit returns the time limit for the work after the steps. It includes the timeouts of the Finally steps,
-// unless the run was stopped.
+// finalTimeLimit returns the time limit for the work after the steps. It includes the timeouts of the finally steps,
+// unless the user has stopped the run.
 func (e *execution) finalTimeLimit(ctx context.Context) time.Duration {
 	limit := finalTimeout
 	if ctx.Err() != nil {
@@ -130,8 +131,8 @@ func (e *execution) finalTimeLimit(ctx context.Context) time.Duration {
 	return limit
 }
 
-// awaitPods waits until all Pods are observed, no Pod is being deleted, and the bases have reported the removal of
-// the modules of deleted Pods. It does not return an error, because the checks find the modules that remain.
+// awaitPods waits until all Pods are observed, no Pod is terminating, and the bases have reported the removal of the
+// modules of deleted Pods. It returns no error after a timeout, because the checks report the modules that remain.
 func (e *execution) awaitPods(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, podDeletionTimeout)
 	defer cancel()
@@ -183,7 +184,7 @@ func (e *execution) body(ctx context.Context) error {
 	return err
 }
 
-// failOn fails the run if err is not nil and the run has not failed before.
+// failOn makes the run Failed or Errored if err is not nil. An earlier failure of the run is kept.
 func (e *execution) failOn(err error) {
 	switch {
 	case err == nil:
@@ -197,7 +198,7 @@ func (e *execution) failOn(err error) {
 	}
 }
 
-// fail records the first reason why the run has not passed.
+// fail records the result and the reason why the run has not passed, unless a reason was already recorded.
 func (e *execution) fail(v Result, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -206,7 +207,8 @@ func (e *execution) fail(v Result, why string) {
 	}
 }
 
-// recordFailure fails the run with the error of a step. For the first error, it also records the details.
+// recordFailure makes the run fail with the error of a step. For the first error of the run, it also records the
+// details.
 func (e *execution) recordFailure(s *Step, err error) {
 	if s != nil && s.Steps == nil { // a group fails because of one of its steps
 		v := Failed
@@ -256,7 +258,8 @@ func (e *execution) finish(ctx context.Context) *Run {
 	return Redacted(e.run)
 }
 
-// trafficResults returns the traffic results of the run, and passes its request records to Options.RequestLog.
+// trafficResults returns the results of all request streams of the run, and passes the record of each request to
+// Options.RequestLog.
 func (e *execution) trafficResults(ctx context.Context) []Traffic {
 	var all []Traffic
 	for _, s := range e.env.Streams() {

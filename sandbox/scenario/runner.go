@@ -24,16 +24,16 @@ type runner struct {
 
 	cleaning sync.WaitGroup
 
-	// perform executes one run. It returns the report, and a function that cleans up and returns a description of
-	// what remains.
+	// perform executes one run and returns its report. It also returns a function that cleans up, and that returns a
+	// description of the objects and bases that remain.
 	perform func(context.Context, *instance) (run *Run, cleanUp func(context.Context) (left string))
 
-	// progressMu guards the report and inconclusive. It is held during calls of Progress and RequestLog.
+	// progressMu guards report and inconclusive. It is held while Progress or RequestLog is called.
 	progressMu   sync.Mutex
-	inconclusive map[int]*Run // first runs that were inconclusive, by index in the plan
+	inconclusive map[int]*Run // inconclusive first attempts, by index in plan
 }
 
-// newRunner plans all runs without starting them.
+// newRunner plans all runs. It does not start them.
 func newRunner(ctx context.Context, o Options) (*runner, error) {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
@@ -125,8 +125,8 @@ func (r *runner) skipReason(ctx context.Context) string {
 	}
 }
 
-// schedule determines the order of runs: first the runs that may be concurrent, then the exclusive runs, one at a
-// time.
+// schedule defines the order of the runs. The runs that may be concurrent come first. The exclusive runs follow, one
+// at a time.
 type schedule struct {
 	n         int // number of runs
 	parallel  int // maximum number of concurrent runs; 0 means 1
@@ -175,8 +175,8 @@ func (r *runner) stopped(ctx context.Context) bool {
 		func(run *Run) bool { return run.Result == Failed || run.Result == Errored })
 }
 
-// runInstance executes a run of the plan and starts its clean-up. If the first attempt is inconclusive, its result is
-// not recorded yet, because the run is repeated.
+// runInstance executes a run of the plan and starts its clean-up. If the first attempt is inconclusive, it does not
+// record the result, because the run is repeated.
 func (r *runner) runInstance(ctx context.Context, n int) {
 	r.progressMu.Lock()
 	i, run, first := r.plan[n], r.report.Runs[n], r.inconclusive[n]

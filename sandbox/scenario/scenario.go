@@ -17,28 +17,30 @@ type Options struct {
 	Scenarios []*source.Scenario
 	// Repeat is the number of runs of each scenario. Default: 1.
 	Repeat int
-	// Seed is the random seed of an earlier call, to reproduce its runs. Default: random.
+	// Seed is the random seed. To reproduce the runs of an earlier call, set the seed in its report. Default: random.
 	Seed uint64
-	// Flags are the flags that create the same sandbox. They are added to the rerun commands of runs. Default: none.
+	// Flags are the command-line flags that create an equal sandbox. The rerun commands in the report contain these
+	// flags. Default: none.
 	Flags []string
 	// FromStep is the name of the first step to execute in each scenario. Earlier steps are skipped. Default: the first
 	// step.
 	FromStep string
 	// Keep keeps the namespaces, objects and bases of the runs. Default: they are removed.
 	Keep bool
-	// LeaveNamespaces keeps the empty namespaces of the runs. This saves time if many runs use one temporary sandbox:
+	// LeaveNamespaces keeps the empty namespaces of the runs. This saves time if many runs use a temporary sandbox:
 	// to delete a namespace, Kubernetes sends one or two requests for each API resource. Default: namespaces are
 	// deleted.
 	LeaveNamespaces bool
 	// Parallel is the maximum number of concurrent runs. Exclusive runs never run concurrently. Default: 1.
 	Parallel int
-	// DryRun expands and validates the scenarios without running them.
+	// DryRun makes Execute expand and validate the scenarios without running them.
 	DryRun bool
 	// FailFast skips the remaining runs after a run that has not passed.
 	FailFast bool
-	// Progress is called for each progress event, one call at a time. It may keep its argument. Default: none.
+	// Progress is called for each progress event, one call at a time. It may keep a reference to the event. Default:
+	// none.
 	Progress func(ProgressEvent)
-	// RequestLog is called for each request of each stream at the end of a run, one call at a time. Default: none.
+	// RequestLog is called at the end of a run for each request of each stream, one call at a time. Default: none.
 	RequestLog func(run *Run, stream string, record traffic.Record)
 	// Logger logs messages that do not affect results. Default: nothing is logged.
 	Logger *slog.Logger
@@ -58,9 +60,9 @@ const (
 	// RunPostponed: a run was inconclusive, because the machine was too slow. The run is repeated once after all
 	// other runs.
 	RunPostponed ProgressKind = "runPostponed"
-	// RunEnded: a run has ended, and its result is known. Its clean-up has not ended yet.
+	// RunEnded: a run has ended, and its result is final. Its clean-up is still in progress.
 	RunEnded ProgressKind = "runEnded"
-	// Cleaned: the clean-up of a run has ended. Message describes the objects and bases that remain.
+	// Cleaned: the clean-up of a run has ended. Message describes the objects and bases that remain, if any.
 	Cleaned ProgressKind = "cleaned"
 )
 

@@ -23,8 +23,8 @@ import (
 
 const runLabel = "sandbox.koupleless.io/scenario"
 
-// setUp creates the namespace and the bases of the run and starts to observe the run, concurrently where possible. It
-// calls broken when the run can no longer be observed.
+// setUp creates the namespace and the bases of the run, and starts to observe the run. It does this concurrently
+// where possible. It calls broken when the run can no longer be observed.
 func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) error {
 	e.recorder = observe.New(observe.Options{Client: e.r.kube.Dynamic, Namespace: e.in.name, Group: e.in.name,
 		LastWrite: e.lastWrite, Logger: e.r.o.Logger})
@@ -67,8 +67,8 @@ func (e *execution) setUp(ctx context.Context, broken context.CancelCauseFunc) e
 	return g.Wait()
 }
 
-// startWatches starts to observe the run. The returned channel is closed when the daemon has reported its initial
-// state. The watches end when e.stop is called.
+// startWatches starts to observe the run. The returned channel is closed when the daemon has sent its initial state.
+// The watches end when e.stop is called.
 func (e *execution) startWatches(ctx context.Context, broken context.CancelCauseFunc) <-chan struct{} {
 	observing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	e.stop = stop
@@ -113,8 +113,8 @@ func (e *execution) setController(ctx context.Context) error {
 	return nil
 }
 
-// createNamespace creates the namespace of the run and waits for its default ServiceAccount, without which the API
-// rejects Pods.
+// createNamespace creates the namespace of the run. It waits until the default ServiceAccount exists, because the API
+// rejects Pods without it.
 func (e *execution) createNamespace(ctx context.Context) error {
 	namespace := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: e.in.name, Labels: map[string]string{runLabel: e.in.Metadata.Name}}}
@@ -135,7 +135,8 @@ func (e *execution) createNamespace(ctx context.Context) error {
 	return nil
 }
 
-// compile compiles all conditions of the scenario before the first step, to determine which objects must be watched.
+// compile compiles all conditions of the scenario before the first step. This determines which objects must be
+// watched.
 func (e *execution) compile() error {
 	var errs []error
 	e.in.EachCondition(func(at *field.Path, text string) {

@@ -29,9 +29,9 @@ type background struct {
 
 // stepPosition is the position of a step in the scenario and in the report.
 type stepPosition struct {
-	field string // path of the field, such as spec.steps[2]
+	field string // path of the step's field, such as spec.steps[2]
 	depth int
-	list  *[]*Step // list of the report to which the step is added
+	list  *[]*Step // steps in the report to which the step is added
 }
 
 func (e *execution) runSteps(ctx context.Context, steps []v1alpha1.Step, at stepPosition) error {
@@ -44,7 +44,8 @@ func (e *execution) runSteps(ctx context.Context, steps []v1alpha1.Step, at step
 	return nil
 }
 
-// runParallel executes steps concurrently and returns the first error. An error cancels the other steps.
+// runParallel executes steps concurrently, blocks until all of them have ended, and returns the first error. An error
+// cancels the other steps.
 func (e *execution) runParallel(ctx context.Context, steps []v1alpha1.Step, at stepPosition) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -68,7 +69,7 @@ func (e *execution) runParallel(ctx context.Context, steps []v1alpha1.Step, at s
 	return errors.Join(errs...)
 }
 
-// runStep executes a step and its repetitions, or starts them in the background.
+// runStep executes a step and its repetitions. A background step is only started.
 func (e *execution) runStep(ctx context.Context, s *v1alpha1.Step, at stepPosition) error {
 	if e.isSkipped(s) {
 		done := e.startStep(s, at, 0)
@@ -91,7 +92,7 @@ func (e *execution) runStep(ctx context.Context, s *v1alpha1.Step, at stepPositi
 	return nil
 }
 
-// isSkipped reports whether a step is skipped because it precedes the first step to execute.
+// isSkipped reports whether a step is skipped because it precedes Options.FromStep.
 func (e *execution) isSkipped(s *v1alpha1.Step) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -106,7 +107,7 @@ func containsStep(s *v1alpha1.Step, name string) bool {
 		func(x v1alpha1.Step) bool { return x.Name == name || containsStep(&x, name) })
 }
 
-// startStep adds the execution with index n of a step, from 0, to the report.
+// startStep adds an execution of a step to the report. n is the index of the repetition, from 0.
 func (e *execution) startStep(s *v1alpha1.Step, at stepPosition, n int) *Step {
 	done := &Step{Name: s.Name, Action: s.Kind(), Line: e.in.Line(at.field), Started: time.Now()}
 	if s.Repeat != nil && *s.Repeat > 1 {
@@ -147,8 +148,8 @@ func (e *execution) runOnce(ctx context.Context, s *v1alpha1.Step, at stepPositi
 	return err
 }
 
-// runGuarded executes a step with its timeout while its invariants are evaluated. If the condition of the step is
-// false, the step is skipped.
+// runGuarded executes a step with its timeout, and evaluates the invariants of the step in the meantime. If the
+// condition of the step is false, the step is skipped.
 func (e *execution) runGuarded(ctx context.Context, s *v1alpha1.Step, at stepPosition, done *Step) (message string,
 	skipped bool,
 	err error) {
@@ -219,7 +220,7 @@ func (e *execution) runAction(ctx context.Context, s *v1alpha1.Step, at stepPosi
 	return registry.Exec(ctx, e.env, a)
 }
 
-// join waits for a background step and returns its error.
+// join waits until a background step has ended, and returns the error of the step.
 func (e *execution) join(ctx context.Context, name string) (string, error) {
 	e.mu.Lock()
 	var b *background
@@ -272,7 +273,7 @@ func (e *execution) endStep(s *Step, at stepPosition, v Result, message string) 
 	e.progress(ProgressEvent{Kind: StepEnded, Step: s, Depth: at.depth})
 }
 
-// expandAction evaluates the expressions in an action that use outputs of earlier steps.
+// expandAction evaluates those expressions in an action that use outputs of earlier steps.
 func (e *execution) expandAction(a *v1alpha1.Action) (*v1alpha1.Action, error) {
 	text, err := json.Marshal(a)
 	if err != nil || !expr.HasExpression(string(text)) {

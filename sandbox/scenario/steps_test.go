@@ -20,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/source"
 )
 
-// load loads a scenario from the given fields of its spec.
+// load loads a scenario whose spec has the given fields.
 func load(t *testing.T, spec string) *source.Scenario {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s.yaml")
@@ -60,7 +60,7 @@ func newTestExecution(t *testing.T, o Options, spec string) *execution {
 	return e
 }
 
-// outline formats steps and their results, without times and line numbers.
+// outline formats steps, one per line, with their results but without times and line numbers.
 func outline(steps []*Step, indent string) []string {
 	var lines []string
 	for _, s := range steps {
@@ -70,7 +70,7 @@ func outline(steps []*Step, indent string) []string {
 	return lines
 }
 
-// wantOutline compares the outline of an execution. In want, … matches any message.
+// wantOutline compares the outline of an execution with want, in which … matches any message.
 func wantOutline(t *testing.T, e *execution, want ...string) {
 	t.Helper()
 	e.mu.Lock()

@@ -28,7 +28,7 @@ func serving(v *explainer) *Answer {
 	return v.answer(msgNodeGone, node)
 }
 
-// base explains a base that no controller serves, or whose heartbeats do not arrive.
+// base explains the state of a base that no controller serves, or whose heartbeats do not arrive.
 func base(v *explainer) *Answer {
 	env, holder := v.Node.Labels[labels.Env], v.Node.Annotations[labels.Holder]
 	ours, name := v.ours(v.Node), baseName(v.Node)
@@ -63,7 +63,7 @@ func base(v *explainer) *Answer {
 	return nil
 }
 
-// leaving explains a target whose base is being removed. It is the last rule for Pods, because modules can still
+// leaving explains a target whose base is being removed. For Pods, it is the last rule, because modules can still
 // become Ready on a Node whose deletion is delayed by a finalizer.
 func leaving(v *explainer) *Answer {
 	if v.Node == nil || v.Node.DeletionTimestamp == nil {
@@ -100,15 +100,15 @@ func readyBase(v *explainer) *Answer {
 	return answer
 }
 
-// ours reports whether a controller of this project is known to have created a Node, and the running controllers are
-// known. Controllers of other projects do not write a holder annotation.
+// ours reports whether a controller of this project has created the Node. Controllers of other projects do not write
+// the holder annotation. ours returns false if the Leases of the controllers could not be read.
 func (v *explainer) ours(n *corev1.Node) bool {
 	_, named := n.Annotations[labels.Holder]
 	return named && !v.ControllersUnread
 }
 
-// lastController describes the last controller that ran in an environment. An empty environment means any
-// environment. It returns "" if no controller is known.
+// lastController describes, of the stopped controllers of an environment, the one that last renewed its Lease. If env
+// is empty, it considers all environments. It returns "" if there is no stopped controller.
 func (v *explainer) lastController(env string) string {
 	var last controller
 	for _, c := range v.controllers {

@@ -18,8 +18,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
-// command explains a Pod on a base that a controller serves. The cause is a container that is not a module, a failed
-// command, or a command without a response.
+// command explains a Pod on a base that a controller serves. It considers containers that the controller rejects,
+// failed commands, and commands without a response.
 func command(v *explainer) *Answer {
 	if a := refused(v); a != nil {
 		return a
@@ -46,7 +46,7 @@ func command(v *explainer) *Answer {
 	return pending(v)
 }
 
-// pending explains a Pod that is not Ready although none of its commands has failed.
+// pending explains a Pod that is not Ready although no command for its modules has failed.
 func pending(v *explainer) *Answer {
 	base, names := v.onBase(), v.notReadyContainers()
 	for _, name := range names {
@@ -68,8 +68,8 @@ func pending(v *explainer) *Answer {
 	return nil
 }
 
-// failures maps the innermost error code of a failed command to the reason and the advice. All other codes have the
-// reason InstallFailed.
+// failures maps the innermost error code of a failed command to the reason and the advice. Codes that are not in this
+// map have the reason InstallFailed.
 var failures = map[errcode.Code]struct {
 	reason Reason
 	advice language.Text
@@ -90,7 +90,7 @@ var failures = map[errcode.Code]struct {
 	errcode.ArkletUnInstallationRequirementNotMet: {UninstallFailing, partWaitForUninstall},
 }
 
-// pathTaken matches the exception that the web server of a base throws if two modules have the same web context path.
+// pathTaken matches the exception that the web server of a base throws if two modules use the same web context path.
 var pathTaken = regexp.MustCompile(`Child name \[([^\]]*)\] is not unique`)
 
 // failed explains a Pod with a failed command. After several failures, the Pod status contains the time of the next
@@ -158,9 +158,9 @@ func failure(v *explainer) *Answer {
 	return answer
 }
 
-// waiting returns the container that prevents the Pod from being Ready, and the state of this container. It prefers
-// the first container that waits for another reason than its installation, and otherwise returns the first waiting
-// container. The state is nil if no container is waiting.
+// waiting returns the container that prevents the Pod from being Ready, and the waiting state of this container. It
+// prefers the first container that waits for a reason other than its installation. Otherwise, it returns the first
+// waiting container. The state is nil if no container is waiting.
 func (v *explainer) waiting() (corev1.Container, *corev1.ContainerStateWaiting) {
 	var first corev1.Container
 	var why *corev1.ContainerStateWaiting
@@ -194,7 +194,7 @@ func parseMessage(message string) (codes []errcode.Code, next time.Time, text st
 	return codes, next, sentence(text)
 }
 
-// refused explains a container that the controller does not install, because its validation of the Pod fails.
+// refused explains a container that the controller does not install because it has rejected the Pod as invalid.
 func refused(v *explainer) *Answer {
 	c, w := v.waiting()
 	if w == nil {
@@ -231,7 +231,7 @@ func refused(v *explainer) *Answer {
 	return nil
 }
 
-// template returns the template from which the Pod was created; nil if it is not known.
+// template returns the Pod template from which the Pod was created, or nil if it is not known.
 func (v *explainer) template() *corev1.PodTemplateSpec {
 	if v.Template == nil && (v.Deployment != nil || v.DaemonSet != nil || v.StatefulSet != nil) {
 		return v.workload().template
@@ -239,7 +239,8 @@ func (v *explainer) template() *corev1.PodTemplateSpec {
 	return v.Template
 }
 
-// imageOf returns the image of a container in a template; empty if the template has no such container.
+// imageOf returns the image of the named container in a Pod template. It returns "" if the template has no such
+// container.
 func imageOf(t *corev1.PodTemplateSpec, container string) string {
 	for _, c := range t.Spec.Containers {
 		if c.Name == container {
@@ -249,8 +250,8 @@ func imageOf(t *corev1.PodTemplateSpec, container string) string {
 	return ""
 }
 
-// rewritten reports whether the two images differ, but have the same file name. This is the case if the host or the
-// scheme was replaced with that of a mirror.
+// rewritten reports whether two images differ but have the same file name. This is the case if the host or the scheme
+// of the image was replaced with those of a mirror.
 func rewritten(image, mirrored string) bool {
 	return image != mirrored && path.Base(image) == path.Base(mirrored)
 }
@@ -264,8 +265,8 @@ func (v *explainer) configMapKeys(c corev1.Container) string {
 	return v.join(keys)
 }
 
-// refusal splits an error of the controller at the semicolon into the cause and the advice. If the error has no
-// semicolon, the advice of m is used.
+// refusal returns an answer with an error of the controller. It splits the error at the semicolon into the cause and
+// the advice. If the error has no semicolon, the answer has the advice of m.
 func (v *explainer) refusal(m message, text string) *Answer {
 	cause, fix, found := strings.Cut(text, "; ")
 	a := v.answer(m, args{"error": cause})
@@ -275,7 +276,8 @@ func (v *explainer) refusal(m message, text string) *Answer {
 	return a
 }
 
-// openCommand returns the last command for a module if the log contains no response to this command.
+// openCommand returns the last command for a module. It returns false if there is none, or if the log contains the
+// response to this command.
 func (v *explainer) openCommand(container string) (open api.LogCommand, found bool) {
 	for _, line := range v.Logs[container] {
 		c, ok := api.ParseLogCommand(line)

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// shownBases is the maximum number of bases that are shown individually, one line each. If there are more bases,
-	// they are grouped by the check that they fail.
+	// shownBases is the maximum number of bases for which evidence is shown individually, one line each. If there are
+	// more bases, they are grouped by the check that they fail.
 	shownBases = 10
-	// shownEvents is the maximum number of Events that are shown, and shownLines the maximum number of log lines for
-	// each container.
+	// shownEvents is the maximum number of Events that are shown. shownLines is the maximum number of log lines that
+	// are shown for each container.
 	shownEvents, shownLines = 6, 6
 )
 
-// evidence returns the facts in the order of the chain from the scheduler to the module.
+// evidence returns all facts, ordered along the chain from the scheduler to the module.
 func (v *explainer) evidence() []Evidence {
 	all := append([]Evidence{},
 		slices.Concat(v.ofWorkload(), v.ofPlacement(), v.ofControllers(), v.ofNode(), v.ofPod(), v.ofEvents(),
@@ -62,7 +62,7 @@ func withMessage(reason, message string) string {
 	return strings.TrimSuffix(reason+": "+message, ": ")
 }
 
-// ofPlacement returns the results of comparing the Pod, or the Pod template, with each base.
+// ofPlacement returns, for each base, the result of comparing it with the Pod or with the Pod template.
 func (v *explainer) ofPlacement() (all []Evidence) {
 	var p *placement
 	switch {

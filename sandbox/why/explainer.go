@@ -16,13 +16,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
-// explainer is a Snapshot with additional values that several rules use.
+// explainer is a Snapshot with additional values that the rules share.
 type explainer struct {
 	*Snapshot
 	language    language.Language // language of the answer
 	now         time.Time
 	controllers []controller // known controllers, sorted by environment and holder
-	// placement is the result of comparing a Pod without a Node with the bases; nil until placed is called.
+	// placement is the result of comparing all bases with a Pod that has no Node. It is nil until placed is called.
 	placement *placement
 }
 
@@ -30,7 +30,7 @@ type explainer struct {
 type controller struct {
 	holder, env string
 	renewed     time.Time
-	runs        bool // the Lease of the controller has not expired
+	runs        bool // the controller's Lease has not expired
 }
 
 func newExplainer(s *Snapshot, now time.Time) *explainer {
@@ -49,8 +49,8 @@ func newExplainer(s *Snapshot, now time.Time) *explainer {
 	return v
 }
 
-// controllerRuns reports whether a controller is running in an environment. An empty environment means any
-// environment.
+// controllerRuns reports whether a controller is running for an environment. If env is empty, it considers all
+// environments.
 func (v *explainer) controllerRuns(env string) bool {
 	return slices.ContainsFunc(v.controllers, func(c controller) bool { return c.runs && (env == "" || c.env == env) })
 }
@@ -64,10 +64,11 @@ func (v *explainer) name() string {
 	return kindNames[v.Target.Kind] + " " + v.Target.Name
 }
 
-// baseName returns the host name of a base. If the host name is not known, it returns the name of the Node.
+// baseName returns the host name of a base, or the name of its Node if the host name is not known.
 func baseName(n *corev1.Node) string { return cmp.Or(hostOf(n), n.Name) }
 
-// onBase returns the name of the base on which the Pod runs.
+// onBase returns the name of the base on which the Pod runs. If the Node was not read, it returns the name of the
+// Node.
 func (v *explainer) onBase() string {
 	if v.Node == nil {
 		return v.Pod.Spec.NodeName
@@ -75,7 +76,8 @@ func (v *explainer) onBase() string {
 	return baseName(v.Node)
 }
 
-// podCondition returns a condition of a Pod; the zero value if the Pod does not have the condition.
+// podCondition returns the condition of a Pod with the given type, or the zero value if the Pod has no such
+// condition.
 func podCondition(p *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition {
 	for _, c := range p.Status.Conditions {
 		if c.Type == of {
@@ -85,7 +87,8 @@ func podCondition(p *corev1.Pod, of corev1.PodConditionType) corev1.PodCondition
 	return corev1.PodCondition{}
 }
 
-// nodeCondition returns a condition of a Node; the zero value if the Node does not have the condition.
+// nodeCondition returns the condition of a Node with the given type, or the zero value if the Node has no such
+// condition.
 func nodeCondition(n *corev1.Node, of corev1.NodeConditionType) corev1.NodeCondition {
 	for _, c := range n.Status.Conditions {
 		if c.Type == of {
@@ -103,7 +106,8 @@ func nodeReady(n *corev1.Node) bool {
 	return nodeCondition(n, corev1.NodeReady).Status == corev1.ConditionTrue
 }
 
-// event returns the newest Event of an object with one of the given reasons.
+// event returns the newest Event about the object uid that has one of the given reasons. It returns false if there is
+// none.
 func (v *explainer) event(uid string, reasons ...string) (corev1.Event, bool) {
 	var found corev1.Event
 	ok := false
@@ -116,7 +120,7 @@ func (v *explainer) event(uid string, reasons ...string) (corev1.Event, bool) {
 	return found, ok
 }
 
-// modules returns the names of a Pod's modules.
+// modules returns the names of a Pod's modules as a text.
 func modules(p *corev1.Pod) string {
 	containers, _ := workload.Modules(p.Spec) // the others are sidecars
 	names := make([]string, len(containers))
@@ -126,14 +130,14 @@ func modules(p *corev1.Pod) string {
 	return strings.Join(names, ", ")
 }
 
-// ago formats the time since t as kubectl does. For a time in the future it returns 0s.
+// ago formats the time since t in the same way as kubectl. If t is in the future, it returns 0s.
 func (v *explainer) ago(t time.Time) string { return duration.HumanDuration(max(v.now.Sub(t), 0)) }
 
 // clock formats a date and time in UTC.
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// join returns the names, sorted and separated by commas. If there are more than eight names, it returns the first
-// eight names and the number of the remaining names.
+// join formats a list of names: it sorts them and separates them by commas. If there are more than eight names, it
+// lists the first eight, followed by the number of the remaining names.
 func (v *explainer) join(names []string) string {
 	const shown = 8
 	names = slices.Compact(slices.Sorted(slices.Values(names)))

@@ -41,7 +41,7 @@ func (g *gatherer) notFound(ctx context.Context, err error) error {
 }
 
 // names returns the names of all objects of a kind in the target's namespace, or nil if they cannot be read. For a
-// Node, it also returns the host name and the identity of its base.
+// Node, the names include the host name and the identity of the Node's base.
 func (g *gatherer) names(ctx context.Context, kind Kind) (names []string) {
 	if kind == KindNode {
 		for i := range g.Bases {
@@ -74,13 +74,13 @@ func (g *gatherer) list(ctx context.Context, kind Kind) (runtime.Object, error) 
 	return g.client.CoreV1().Pods(namespace).List(ctx, all)
 }
 
-// nodeNames returns the names by which the Node of a base can be found.
+// nodeNames returns the names by which users can refer to the Node of a base.
 func nodeNames(n *corev1.Node) []string {
 	return slices.DeleteFunc([]string{n.Name, hostOf(n), n.Annotations[labels.Identity]},
 		func(name string) bool { return name == "" })
 }
 
-// node finds a Node by its own name, or by the host name or the identity of its base.
+// node finds the target Node by its own name, or by the host name or the identity of its base.
 func (g *gatherer) node(ctx context.Context) error {
 	name := g.Target.Name
 	for i := range g.Bases {

@@ -17,12 +17,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// now is the time at which all answers are computed.
+// now is the current time in all tests.
 var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 func past(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 
-// base returns the Node of a Ready base with the given number in its host name, base name and version.
+// base returns the Node of a Ready base. Its host name is base-NUMBER, and it reports the given base name and
+// version.
 func base(number int, name, version string, change ...func(*corev1.Node)) corev1.Node {
 	host := fmt.Sprintf("base-%d", number)
 	n := corev1.Node{
@@ -53,7 +54,7 @@ func base(number int, name, version string, change ...func(*corev1.Node)) corev1
 	return n
 }
 
-// nodeState sets a condition of a Node. The condition changed two minutes ago.
+// nodeState sets a condition of a Node that changed two minutes ago.
 func nodeState(kind corev1.NodeConditionType, status corev1.ConditionStatus,
 	reason, message string) func(*corev1.Node) {
 	return func(n *corev1.Node) {
@@ -68,7 +69,7 @@ func nodeState(kind corev1.NodeConditionType, status corev1.ConditionStatus,
 var silent = nodeState(corev1.NodeReady, corev1.ConditionUnknown, "BaseInstanceNotReady",
 	"no sign of life of the base since 2026-01-02T11:58:00Z")
 
-// template returns the Pod template of a module for bases with the name base.
+// template returns a Pod template with a module. Its Pods must run on bases with the name base.
 func template(change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Labels: map[string]string{"app": "biz1", labels.Component: labels.Module}}}
@@ -124,7 +125,8 @@ func waits(reason, message string) func(*corev1.Pod) {
 	}
 }
 
-// runs sets the state of the first container to running, ready or not ready.
+// runs sets the state of the first container to running. ready determines whether the container and the Pod are
+// Ready.
 func runs(ready bool) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodRunning
@@ -154,7 +156,7 @@ func condition(kind corev1.PodConditionType, status corev1.ConditionStatus, reas
 	}
 }
 
-// deleted marks a Pod as being deleted. The deletion started ten seconds ago.
+// deleted marks a Pod as terminating since ten seconds ago.
 func deleted(p *corev1.Pod) {
 	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(now.Add(20*time.Second))), ptr.To[int64](
 		30)
@@ -166,14 +168,15 @@ func requests(memory string) func(*corev1.Pod) {
 	}
 }
 
-// asks sets the resource request of the first container.
+// asks sets a resource request of the first container.
 func asks(name corev1.ResourceName, amount string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{name: resource.MustParse(amount)}
 	}
 }
 
-// refusedBy sets the message with which the scheduler rejects the Pod for the given reason.
+// refusedBy sets the message with which the scheduler rejects the Pod. reason is the scheduler's reason in this
+// message.
 func refusedBy(reason string) func(*corev1.Pod) {
 	return condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/3 nodes are available: "+reason+
 		". no new claims to deallocate, preemption: 0/3 nodes are available: 1 Preemption is not helpful for "+
@@ -229,7 +232,7 @@ func version(from *corev1.EnvVarSource, value string) func(*corev1.Pod) {
 	}
 }
 
-// referring sets a module version that refers to an environment variable from a ConfigMap.
+// referring makes the version of the module refer to an environment variable whose value is from a ConfigMap.
 func referring(p *corev1.Pod) {
 	p.Spec.Containers[0].Env = []corev1.EnvVar{
 		{Name: "R", ValueFrom: &corev1.EnvVarSource{
@@ -239,7 +242,7 @@ func referring(p *corev1.Pod) {
 	}
 }
 
-// affinity adds a required node affinity with the given terms.
+// affinity adds a required node affinity with the given terms to a Pod.
 func affinity(terms ...[]corev1.NodeSelectorRequirement) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		s := &corev1.NodeSelector{}
@@ -269,14 +272,14 @@ func controller(holder, env string, renewed time.Duration) coordinationv1.Lease 
 	}
 }
 
-// event returns an Event for an object that occurred five seconds ago.
+// event returns an Event about an object that occurred five seconds ago.
 func event(uid types.UID, kind, name, reason, message string) corev1.Event {
 	return corev1.Event{InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name, UID: uid},
 		Type:   corev1.EventTypeWarning,
 		Reason: reason, Message: message, LastTimestamp: past(5 * time.Second)}
 }
 
-// ofPod returns a Snapshot for a Pod, with two bases and a controller.
+// ofPod returns a Snapshot whose target is a Pod, with two bases and a controller.
 func ofPod(p *corev1.Pod, change ...func(*why.Snapshot)) *why.Snapshot {
 	s := &why.Snapshot{
 		Target: why.Target{Kind: why.KindPod, Namespace: p.Namespace, Name: p.Name}, Pod: p,
@@ -310,7 +313,7 @@ func log(lines ...string) func(*why.Snapshot) {
 	return func(s *why.Snapshot) { s.Logs = map[string][]string{"biz1": lines} }
 }
 
-// ofNode returns a Snapshot for a Node.
+// ofNode returns a Snapshot whose target is a Node.
 func ofNode(n corev1.Node, change ...func(*why.Snapshot)) *why.Snapshot {
 	s := &why.Snapshot{Target: why.Target{Kind: why.KindNode, Name: n.Name}, Node: &n, Bases: []corev1.Node{n},
 		Controllers: []coordinationv1.Lease{controller("controller-1", "dev", time.Second)}}
@@ -320,7 +323,7 @@ func ofNode(n corev1.Node, change ...func(*why.Snapshot)) *why.Snapshot {
 	return s
 }
 
-// deployment returns a Snapshot for a Deployment with three Ready replicas.
+// deployment returns a Snapshot whose target is a Deployment with three Ready replicas.
 func deployment(change ...func(*appsv1.Deployment)) *why.Snapshot {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1", UID: "uid-d",
 		Generation: 1}}
@@ -341,7 +344,7 @@ func peer(d *appsv1.Deployment) {
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 1}
 }
 
-// daemonSet returns a Snapshot for a DaemonSet that requests no Pods.
+// daemonSet returns a Snapshot whose target is a DaemonSet that requests no Pods.
 func daemonSet(change ...func(*appsv1.DaemonSet)) *why.Snapshot {
 	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "biz1", UID: "uid-ds",
 		Generation: 1}}

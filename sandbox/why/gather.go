@@ -21,10 +21,10 @@ import (
 const (
 	// gatherTimeout limits the total time of all requests of Gather.
 	gatherTimeout = 30 * time.Second
-	// logTimeout limits the time of log requests, which need a running controller.
+	// logTimeout limits the time of the log requests, which only a running controller answers.
 	logTimeout = 3 * time.Second
-	// logLines and logBytes limit how much is read of each log. logged limits the number of containers whose logs are
-	// read.
+	// logLines and logBytes limit how much of each log is read. logged is the maximum number of containers whose logs
+	// are read.
 	logLines, logBytes, logged = 20, 32 << 10, 3
 )
 
@@ -67,7 +67,8 @@ type gatherer struct {
 	*Snapshot
 }
 
-// unread records that a request for an object has failed. It records nothing if the object does not exist.
+// unread records in Snapshot.Unread that an object could not be read because of err. If err means that the object
+// does not exist, unread records nothing.
 func (s *Snapshot) unread(object string, err error) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		s.Unread = append(s.Unread, fmt.Sprintf("%s could not be read: %s", object, err))
@@ -113,7 +114,7 @@ func (g *gatherer) podsOf(ctx context.Context, w metav1.Object, selector *metav1
 		metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector)})
 }
 
-// pods lists Pods. If the Pods cannot be read, it returns none and records the error under a title.
+// pods lists Pods. If the request fails, it returns no Pods and records the error under title.
 func (g *gatherer) pods(ctx context.Context, title, namespace string, o metav1.ListOptions) []corev1.Pod {
 	found, err := g.client.CoreV1().Pods(namespace).List(ctx, o)
 	g.unread(title, err)
@@ -146,8 +147,8 @@ func (g *gatherer) replicaSets(ctx context.Context) {
 	})
 }
 
-// template reads the Pod template of the workload that owns the Pod. It ignores errors, because no answer depends
-// only on the template.
+// template reads the Pod template of the workload that owns the Pod. It ignores errors, because no answer depends on
+// the template alone.
 func (g *gatherer) template(ctx context.Context) {
 	apps, namespace := g.client.AppsV1(), g.Pod.Namespace
 	if name, is := ownerOf(g.Pod, "ReplicaSet"); is {
@@ -194,7 +195,7 @@ func (g *gatherer) nodeOf(ctx context.Context) {
 		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", name).String()})
 }
 
-// modulePods reads the module Pods of all bases, by both keys of the label that marks module Pods.
+// modulePods reads the module Pods on all bases. It searches for both keys of the label that marks module Pods.
 func (g *gatherer) modulePods(ctx context.Context) {
 	for _, key := range []string{labels.Component, labels.OlderComponent} {
 		for _, pod := range g.pods(ctx, "the Pods of bases", "",
@@ -215,7 +216,8 @@ func (g *gatherer) events(ctx context.Context, namespace, field, value string) {
 	}
 }
 
-// logs reads the logs of the Pod's modules. They contain commands and responses. Only Pods on a base have such logs.
+// logs reads the logs of the Pod's modules, which contain the commands and their responses. Only Pods on a base have
+// such logs.
 func (g *gatherer) logs(ctx context.Context) {
 	if g.Node == nil || !workload.IsBase(g.Node) {
 		return

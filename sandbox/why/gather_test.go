@@ -55,7 +55,7 @@ func cluster() *fake.Clientset {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}})
 }
 
-// has reports whether a text contains all of the words.
+// has reports whether text contains each of the words, which are separated by spaces.
 func has(text, words string) bool {
 	return !slices.ContainsFunc(strings.Fields(words), func(word string) bool { return !strings.Contains(text, word) })
 }
@@ -69,7 +69,8 @@ func target(t *testing.T, text string) why.Target {
 	return target
 }
 
-// TestGather checks that Gather is read-only, makes at most 20 requests, and reads what Explain needs.
+// TestGather checks that Gather only reads objects, sends at most 20 requests, and reads everything that Explain
+// needs.
 func TestGather(t *testing.T) {
 	for text, want := range map[string]struct {
 		reason        why.Reason

@@ -11,9 +11,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// liveness explains a Pod with a failed liveness probe. This rule must precede the command rules, because the
-// container of such a module waits as if its image had changed. The controller records the Event at the time when the
-// Pod becomes Not Ready, with a resolution of one second.
+// liveness explains a Pod whose liveness probe has failed. This rule must precede the rules about commands, because
+// the container status of such a module is the same as after a change of its image. The time of the Event is the time
+// at which the Pod became Not Ready, with a resolution of one second.
 func liveness(v *explainer) *Answer {
 	e, found := v.event(string(v.Pod.UID), api.ReasonLivenessFailed)
 	turned := podCondition(v.Pod, corev1.PodReady).LastTransitionTime.Time
@@ -46,7 +46,7 @@ func health(v *explainer) *Answer {
 	return v.answer(msgReadinessGateMissing, args{"base": v.onBase(), "gates": strings.Join(missing, ", ")})
 }
 
-// lastProbe returns the newest Event of a failed probe in parentheses, or "" if there is none.
+// lastProbe returns the newest Event about a failed probe, in parentheses. It returns "" if there is none.
 func (v *explainer) lastProbe() string {
 	if e, found := v.event(string(v.Pod.UID), api.ReasonUnhealthy); found {
 		return v.in(partProbeFailed, args{"age": v.ago(events.LastTime(&e)), "message": sentence(e.Message)})

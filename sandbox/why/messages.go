@@ -10,27 +10,28 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// message holds the cause and the advice of an answer. An empty advice means that no action is required.
+// message contains the cause and the advice of an answer. An empty advice means that no action is required.
 type message struct {
 	reason        Reason
 	cause, advice language.Text
 }
 
-// args are the arguments that are inserted into the cause and the advice of a message.
+// args contains the values of the placeholders in the cause and the advice of a message.
 type args = language.Args
 
 // catalogue contains all texts of the package.
 var catalogue language.Catalogue
 
-// answer adds a message to the catalogue. The strings are the cause and the advice, each in English and in Chinese.
+// answer adds a message to the catalogue. cause and advice are the English texts; causeZH and adviceZH are their
+// Chinese translations.
 func answer(r Reason, cause, causeZH, advice, adviceZH string) message {
 	return message{r, catalogue.Text(cause, causeZH), catalogue.Text(advice, adviceZH)}
 }
 
-// text adds a text that is a part of messages to the catalogue.
+// text adds a text that other messages contain to the catalogue.
 func text(en, zh string) language.Text { return catalogue.Text(en, zh) }
 
-// answer returns an Answer with the texts of a message in the language of the explainer.
+// answer returns an Answer with the texts of a message, in the language of the explainer.
 func (v *explainer) answer(m message, a args) *Answer {
 	return &Answer{Reason: m.reason, Cause: v.in(m.cause, a), Advice: v.in(m.advice, a)}
 }
@@ -46,8 +47,8 @@ func (v *explainer) count(n int, noun language.Text) string {
 	return plain.Count(n, noun.EN)
 }
 
-// meant returns "; did you mean X?", where X is the known name that is most similar to an unknown name. It returns ""
-// if no name is similar.
+// meant returns "; did you mean X?", where X is the name in names that is most similar to name. It returns "" if no
+// name is similar.
 func (v *explainer) meant(name string, names []string) string {
 	if found := plain.Similar(name, names); found != "" {
 		return v.in(partDidYouMean, args{"name": found})
@@ -493,7 +494,7 @@ var (
 			"\"rejected a message or a part of it\"{again}")
 )
 
-// Advice for the error codes of failed commands.
+// Pieces of advice for the error codes of failed commands.
 var (
 	partUninstallModules = text("uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize{again}",
 		"卸载模块，或以更大的 -XX:MaxMetaspaceSize 启动基座{again}")
@@ -666,7 +667,7 @@ var (
 		"查看依据和 module controller 的日志")
 )
 
-// Texts about the comparison of a Pod with a base.
+// Texts that describe how a base compares with the requirements of a Pod.
 var (
 	fits = text("labels, taints, state and free resources fit the Pod", "标签、污点、状态和空闲资源都满足该 Pod 的要求")
 
@@ -691,7 +692,7 @@ var (
 	partBasesSuchAs      = text("{bases}, such as {base}: {state}", "{bases}，例如 {base}：{state}")
 )
 
-// Texts of evidence.
+// Texts that occur in evidence.
 var (
 	partPods = text("Pods: {desired} desired, {total} existing, {updated} with the current template, {ready} Ready",
 		"Pod：需要 {desired} 个，现有 {total} 个，使用当前模板的 {updated} 个，Ready 的 {ready} 个")
@@ -709,7 +710,7 @@ var (
 	partTimes          = text(" ({n} times)", " ({n} 次)")
 )
 
-// headings maps groups of evidence to their titles. The title of a group without an entry is the name of the group.
+// headings maps each group of evidence to its title. A group without an entry has its own name as its title.
 var headings = map[string]language.Text{
 	"bases": text("bases", "各基座"), "base": text("base", "基座"), "controllers": text("controllers", "controller 列表"),
 	"conditions": text("conditions", "condition 列表"), "containers": text("containers", "容器"),

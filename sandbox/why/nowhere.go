@@ -31,8 +31,8 @@ func GatherBases(ctx context.Context, client kubernetes.Interface) (*Snapshot, e
 }
 
 // Nowhere explains, in the given language, why no base accepts a Pod that does not exist yet. It returns false if a
-// base accepts the Pod, or if only the scheduler can decide this. The Snapshot is the result of GatherBases. Nowhere
-// does no I/O.
+// base accepts the Pod, or if only the scheduler can determine this. The Snapshot must be a result of GatherBases.
+// Nowhere does no I/O.
 func Nowhere(l language.Language, s *Snapshot, pod *corev1.Pod, now time.Time) (Answer, bool) {
 	future := *s
 	future.Target = Target{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}
@@ -48,7 +48,8 @@ func Nowhere(l language.Language, s *Snapshot, pod *corev1.Pod, now time.Time) (
 		a.Reason)
 }
 
-// addTolerations adds the tolerations that controllers add to a Pod whose tolerations name no environment.
+// addTolerations adds the same tolerations to a Pod as the controllers, which do this if the tolerations of the Pod
+// name no environment.
 func (v *explainer) addTolerations() {
 	if len(environments(v.Pod)) > 0 {
 		return
@@ -63,7 +64,7 @@ func (v *explainer) addTolerations() {
 	}
 }
 
-// setRequests sets resource requests that are not set to the resource limits, as the API server does.
+// setRequests sets missing resource requests to the resource limits, as the API server does.
 func setRequests(containers []corev1.Container) {
 	for i := range containers {
 		r := &containers[i].Resources

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// check is one of the checks that compare a Pod with a base. The checks are made in this order.
+// check is one of the checks that determine whether a Pod fits a base. They are made in the order of the constants.
 type check int
 
 const (
@@ -27,13 +27,14 @@ const (
 	checkFits                // the base fits
 )
 
-// finding is the first check that a base fails, or checkFits if the base passes all checks.
+// finding is the result of comparing a Pod with a base: the first check that the base fails, or checkFits if the base
+// passes all checks.
 type finding struct {
 	base  *corev1.Node
 	check check
 	text  string
-	group string              // equal for all bases that fail for the same reason
-	unmet []string            // for checkLabels: keys of the unmet requirements
+	group string              // the same for all bases that fail for the same reason
+	unmet []string            // for checkLabels: label keys of the unmet requirements
 	taint corev1.Taint        // for checkTaints: the taint that is not tolerated
 	state Reason              // for checkState: BasesNotReady, BaseCordoned or BaseLeaving
 	short corev1.ResourceName // for checkRoom: the insufficient resource
@@ -42,8 +43,8 @@ type finding struct {
 // placement is the result of comparing a Pod with all bases.
 type placement struct {
 	findings []finding // sorted by base name
-	// furthest is the last check that any base reaches. decisive contains the findings of the bases that reach this
-	// check.
+	// furthest is the latest check at which any base fails, or checkFits. decisive contains the findings of the bases
+	// that reach this check.
 	furthest check
 	decisive []finding
 	// blamed is the requirement to report if furthest is checkLabels.
@@ -58,12 +59,12 @@ type placement struct {
 type requirement struct {
 	key, text string
 	values    []string // accepted values; nil for operators other than In
-	selector  bool     // the requirement is from the node selector, not from the affinity
+	selector  bool     // true for the node selector, false for the node affinity
 	fits      func(*corev1.Node) bool
 }
 
-// place compares a Pod with all bases. The resource requests of the Pods in onBases reduce the free resources of the
-// bases.
+// place compares a Pod with all bases. The Pods in onBases reduce the free resources of their bases by their resource
+// requests.
 func (v *explainer) place(pod *corev1.Pod, onBases []corev1.Pod) *placement {
 	p := &placement{requests: helpers.PodRequests(pod, helpers.PodResourcesOptions{}), free: room(v.Bases, onBases),
 		constraints: workload.NewPlacement(pod.Spec, "")}
@@ -85,7 +86,7 @@ func (v *explainer) place(pod *corev1.Pod, onBases []corev1.Pod) *placement {
 	return p
 }
 
-// compare returns the first check that a base fails as a finding.
+// compare returns the finding of a base: the first check that the base fails for the Pod.
 func (v *explainer) compare(p *placement, n *corev1.Node, requirements []requirement) finding {
 	var unmet, wanted, keys []string
 	for _, r := range requirements {
@@ -130,7 +131,7 @@ func (v *explainer) compare(p *placement, n *corev1.Node, requirements []require
 	return d
 }
 
-// has describes an unmet requirement and the actual value of its label on the Node of a base.
+// has describes an unmet requirement, and the actual value of its label on the Node n.
 func (v *explainer) has(n *corev1.Node, r requirement) string {
 	switch value, found := n.Labels[r.key]; {
 	case r.key == "":
@@ -142,9 +143,9 @@ func (v *explainer) has(n *corev1.Node, r requirement) string {
 	}
 }
 
-// requirementsOf splits the node selector and the required node affinity of a Pod into requirements, so that a single
-// requirement can be reported. If an affinity has several terms, they are alternatives and therefore form one
-// requirement.
+// requirementsOf splits the node selector and the required node affinity of a Pod into requirements, so that an
+// answer can report a single requirement. If an affinity has several terms, the terms are alternatives and therefore
+// form one requirement.
 func (v *explainer) requirementsOf(pod *corev1.Pod) []requirement {
 	var all []requirement
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
@@ -213,9 +214,9 @@ func expression(e corev1.NodeSelectorRequirement) string {
 	return fmt.Sprintf("%s %s [%s]", e.Key, e.Operator, strings.Join(e.Values, ", "))
 }
 
-// blame returns the requirement to report. It prefers a requirement that is the only unmet requirement of some base,
-// and otherwise a requirement that no base meets. Among several such requirements, a base name that no base has
-// precedes a version.
+// blame returns the requirement to report. It prefers a requirement that is the only unmet requirement of at least
+// one base. Otherwise, it prefers a requirement that no base meets. Among equally good requirements, a base name that
+// no base has comes before a version.
 func blame(requirements []requirement, bases []corev1.Node) requirement {
 	unmet := func(r requirement) bool {
 		return !slices.ContainsFunc(bases, func(n corev1.Node) bool { return r.fits(&n) })
@@ -256,7 +257,7 @@ func blame(requirements []requirement, bases []corev1.Node) requirement {
 	return best
 }
 
-// room returns the free resources of each base: its allocatable resources minus the requests of its Pods.
+// room returns the free resources of each base, which are its allocatable resources minus the requests of its Pods.
 func room(bases []corev1.Node, onBases []corev1.Pod) map[string]corev1.ResourceList {
 	free := map[string]corev1.ResourceList{}
 	for _, n := range bases {

@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// pod explains a Pod. It applies the rules along the chain from the scheduler to the module.
+// pod explains a Pod. It applies the rules in order, along the chain from the scheduler to the module.
 func pod(v *explainer) *Answer {
 	a := v.first(readyPod, notAModule, deletedPod, explainTerminatedPod, unscheduled, serving, liveness,
 		command, health, leaving)
@@ -43,7 +43,7 @@ func readyPod(v *explainer) *Answer {
 	return a
 }
 
-// notAModule explains a Pod that is not a module Pod, or that is on an ordinary Node.
+// notAModule explains a Pod that is not a module Pod, or that runs on an ordinary Node.
 func notAModule(v *explainer) *Answer {
 	onBase := v.Node != nil && workload.IsBase(v.Node)
 	switch {
@@ -123,7 +123,7 @@ func ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
-// ignored returns the fields of the Pod spec that have no effect on a module.
+// ignored returns the fields of the Pod spec that have no effect for a module.
 func (v *explainer) ignored() []unsupported.Field {
 	if v.Pod == nil || !isModule(v.Pod) {
 		return nil
@@ -140,8 +140,8 @@ func LooksLikeModule(spec *corev1.PodSpec) bool {
 		})
 }
 
-// deletedAt returns the time at which the deletion of the Pod started, with a resolution of one second.
-// DeletionTimestamp is the end of the grace period.
+// deletedAt returns the time at which the deletion of the Pod started, with a resolution of one second. It computes
+// this time from DeletionTimestamp, which is the end of the grace period.
 func (v *explainer) deletedAt() time.Time {
 	return v.Pod.DeletionTimestamp.Add(-time.Duration(ptr.Deref(v.Pod.DeletionGracePeriodSeconds, 0)) * time.Second)
 }

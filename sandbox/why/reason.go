@@ -118,7 +118,7 @@ type ReasonText struct {
 	Meaning language.Text
 }
 
-// ReasonTexts returns all reasons with their texts, grouped in the same way as the constants.
+// ReasonTexts returns all reasons with their texts. The groups are the same as those of the constants.
 func ReasonTexts() []ReasonText {
 	all := make([]ReasonText, len(meanings))
 	copy(all, meanings)
@@ -137,14 +137,14 @@ var meanings = []ReasonText{
 
 	meaning(NotAModule, "The Pod is not a module Pod.", "Pod 不是模块 Pod。"),
 	meaning(ModuleLabelMissing, "The Pod does not have the label of module Pods, so the controller ignores it.",
-		"Pod 没有模块 Pod 的标签，controller 忽略它。"),
+		"Pod 没有模块 Pod 的标签，Module Controller 忽略它。"),
 	meaning(OnOrdinaryNode, "The module Pod is bound to a Node that is not a base.", "模块 Pod 绑定到了不是基座的 Node。"),
 	meaning(PodEnded, "The phase of the Pod is Failed or Succeeded.", "Pod 的 phase 为 Failed 或 Succeeded。"),
 	meaning(TerminatingFinalizer, "The module is uninstalled, but a finalizer keeps the deleted Pod in the API.",
 		"模块已卸载，但 finalizer 使已删除的 Pod 仍留在 API 中。"),
 	meaning(UninstallFailing, "The base did not uninstall the module.", "基座未能卸载模块。"),
 	meaning(TerminatingUnserved, "The Pod is being deleted, but no controller serves its base.",
-		"Pod 正在删除，但没有 controller 服务其基座。"),
+		"Pod 正在删除，但没有 Module Controller 服务其基座。"),
 	meaning(Terminating, "The module of the deleted Pod drains, and is uninstalled after that.",
 		"已删除的 Pod 的模块正在排空，之后卸载。"),
 
@@ -165,7 +165,7 @@ var meanings = []ReasonText{
 	meaning(BaseCordoned, "The base, or each matching base, is cordoned.", "该基座或每个匹配的基座都已 cordon。"),
 	meaning(BaseLeaving, "The Node of the base is being deleted.", "基座的 Node 正在删除。"),
 	meaning(BasesNotReady, "No matching base is Ready.", "匹配的基座都不是 Ready。"),
-	meaning(NoFreeMetaspace, "No matching base has enough free metaspace.", "匹配的基座都没有足够的空闲 metaspace。"),
+	meaning(NoFreeMetaspace, "No matching base has enough free metaspace.", "匹配的基座都没有足够的空闲 Metaspace。"),
 	meaning(NoFreeResources, "No matching base has enough of another resource, or the maximum number of "+
 		"Pods is reached.",
 		"匹配的基座的其他资源不足，或 Pod 数已达上限。"),
@@ -189,20 +189,20 @@ var meanings = []ReasonText{
 		"调度器拒绝了 Pod，已知的只有其消息。"),
 
 	meaning(NodeGone, "The Node that the Pod is bound to does not exist.", "Pod 绑定的 Node 不存在。"),
-	meaning(ControllerNotRunning, "No module controller is running.", "没有运行中的 module controller。"),
+	meaning(ControllerNotRunning, "No module controller is running.", "没有运行中的 Module Controller。"),
 	meaning(NoControllerForEnvironment, "No module controller is running for the environment of the base.",
-		"基座的环境没有运行中的 module controller。"),
+		"基座的环境没有运行中的 Module Controller。"),
 	meaning(NobodyServesBase, "No controller serves the base: its controller has stopped, or has released the base.",
-		"没有 controller 服务该基座：原来的 controller 已停止或已释放它。"),
+		"没有 Module Controller 服务该基座：原来的 Module Controller 已停止或已释放它。"),
 	meaning(ControllerBlind, "The controller cannot observe the base, for example because the broker is unavailable.",
-		"controller 无法观察基座，例如 broker 不可用。"),
+		"Module Controller 无法观察基座，例如 broker 不可用。"),
 	meaning(BaseSilent, "The base is not Ready, for example because it is unreachable.", "基座不是 Ready，例如不可达。"),
 
 	meaning(VersionMissing, "The container does not set BIZ_VERSION.", "容器没有设置 BIZ_VERSION。"),
 	meaning(VersionInvalid, "BIZ_VERSION is not a valid version.", "BIZ_VERSION 不是有效的版本。"),
 	meaning(VersionRefUnresolved,
 		"BIZ_VERSION refers to a value that does not exist, or that the controller does not read.",
-		"BIZ_VERSION 引用的值不存在，或 controller 不读取它。"),
+		"BIZ_VERSION 引用的值不存在，或 Module Controller 不读取它。"),
 	meaning(InjectedContainer, "Admission added a container that is not a module.", "准入控制加入了不是模块的容器。"),
 	meaning(ImageNotAJar, "The image of the container is not the URL of a jar.", "容器的 image 不是 jar 的 URL。"),
 	meaning(GaveWay, "A newer Pod of the module on the same base has superseded the Pod.",
@@ -210,25 +210,25 @@ var meanings = []ReasonText{
 	meaning(KeptDeactivated, "The base has installed the version, but keeps an older version active.",
 		"基座已安装该版本，但较老的版本仍处于激活状态。"),
 	meaning(ReplacingSameVersion, "The controller replaces a jar by another jar of the same version.",
-		"controller 正在用同一版本的另一个 jar 替换原来的 jar。"),
+		"Module Controller 正在用同一版本的另一个 jar 替换原来的 jar。"),
 	meaning(InstallRetrying, "Several installations have failed, and the controller tries again later.",
-		"多次安装失败，controller 稍后重试。"),
+		"多次安装失败，Module Controller 稍后重试。"),
 	meaning(WebContextTaken, "Another module on the base uses the same web context path.",
 		"基座上的另一个模块使用了相同的 web context path。"),
 	meaning(ModuleBroken, "The module failed to start.", "模块启动失败。"),
-	meaning(MetaspaceFull, "The metaspace of the base is full.", "基座的 metaspace 已满。"),
+	meaning(MetaspaceFull, "The metaspace of the base is full.", "基座的 Metaspace 已满。"),
 	meaning(DiskFull, "The disk of the base is full.", "基座的磁盘已满。"),
 	meaning(JarNotFetched, "The base cannot download the jar.", "基座无法下载 jar。"),
 	meaning(CommandTimedOut, "The base did not answer a command in time.", "基座没有及时应答指令。"),
-	meaning(BaseUnreachable, "The controller cannot reach the base.", "controller 无法到达基座。"),
+	meaning(BaseUnreachable, "The controller cannot reach the base.", "Module Controller 无法到达基座。"),
 	meaning(InstalledBySomebody, "Another installation of the module is running on the base.",
 		"基座上正在进行该模块的另一次安装。"),
 	meaning(InstallFailed, "The installation failed for another reason.", "安装因其他原因失败。"),
 	meaning(ModuleStopped, "The module has stopped, and the controller installs it again.",
-		"模块已停止，controller 会重新安装它。"),
+		"模块已停止，Module Controller 会重新安装它。"),
 	meaning(CommandUnderWay, "The base has not answered the command yet.", "基座尚未应答指令。"),
-	meaning(CommandNotSent, "The controller has not sent the command yet.", "controller 尚未下发指令。"),
-	meaning(NotTakenUp, "The controller has not reported a status of the Pod yet.", "controller 尚未上报 Pod 的状态。"),
+	meaning(CommandNotSent, "The controller has not sent the command yet.", "Module Controller 尚未下发指令。"),
+	meaning(NotTakenUp, "The controller has not reported a status of the Pod yet.", "Module Controller 尚未上报 Pod 的状态。"),
 
 	meaning(LivenessProbeFailing, "A liveness probe fails.", "存活探针失败。"),
 	meaning(ReadinessProbeFailing, "A readiness probe fails.", "就绪探针失败。"),
@@ -239,9 +239,9 @@ var meanings = []ReasonText{
 	meaning(WorkloadNotSeen, "kube-controller-manager has not processed the last change of the workload.",
 		"kube-controller-manager 尚未处理工作负载的最后一次修改。"),
 	meaning(DeploymentPaused, "The Deployment is paused.", "Deployment 已暂停。"),
-	meaning(PeerWithoutBases, "No base fits a peer Deployment.", "没有基座满足对等 Deployment 的要求。"),
+	meaning(PeerWithoutBases, "No base fits a peer Deployment.", "没有基座满足对等部署的要求。"),
 	meaning(PeerNotFollowed, "The controller does not set the replicas of a peer Deployment.",
-		"controller 没有设置对等 Deployment 的副本数。"),
+		"Module Controller 没有设置对等部署的副本数。"),
 	meaning(NoReplicas, "The workload has 0 replicas.", "工作负载的副本数为 0。"),
 	meaning(QuotaExceeded, "A quota does not allow more Pods.", "配额不允许更多的 Pod。"),
 	meaning(PodsRefused, "The API server rejects the Pods.", "API server 拒绝 Pod。"),
@@ -257,7 +257,7 @@ var meanings = []ReasonText{
 
 	meaning(NodeReady, "The base is Ready.", "基座为 Ready。"),
 	meaning(OrdinaryNode, "The Node is not a base.", "该 Node 不是基座。"),
-	meaning(MetaspacePressure, "The base is Ready and has little free metaspace.", "基座为 Ready，但空闲的 metaspace 很少。"),
+	meaning(MetaspacePressure, "The base is Ready and has little free metaspace.", "基座为 Ready，但空闲的 Metaspace 很少。"),
 
 	meaning(Unknown, "No rule explains the state.", "没有规则能说明原因。"),
 }

@@ -48,7 +48,7 @@ func schedule(v *explainer) *Answer {
 	return rejected(v)
 }
 
-// placed returns the result of comparing the Pod with all bases.
+// placed returns the result of comparing the Pod with all bases. It compares them only once.
 func (v *explainer) placed() *placement {
 	if v.placement == nil {
 		v.placement = v.place(v.Pod, v.OnBases)
@@ -56,7 +56,7 @@ func (v *explainer) placed() *placement {
 	return v.placement
 }
 
-// unmatched explains a Pod whose required labels no base has.
+// unmatched explains a Pod that requires labels that no base has.
 func (v *explainer) unmatched() *Answer {
 	p := v.placed()
 	r := p.blamed
@@ -86,8 +86,8 @@ func (v *explainer) unmatched() *Answer {
 	return v.answer(msgNoBaseMatchesAffinity, a)
 }
 
-// values returns the values that a label has on all bases. If fitting is set, it returns only the values on bases
-// that meet all other requirements, unless there are no such bases.
+// values returns the values that the label key has on all bases. If fitting is set, it returns only the values on
+// those bases that meet all other requirements; if there are no such bases, it returns the values on all bases.
 func (p *placement) values(key string, fitting bool) (all []string) {
 	var otherwise []string
 	for _, d := range p.findings {
@@ -106,7 +106,8 @@ func (p *placement) values(key string, fitting bool) (all []string) {
 	return all
 }
 
-// relabel describes how the user can change a label of a base. The controller restores the labels that it manages.
+// relabel describes how users can change the label of a base. It distinguishes labels that the controller manages,
+// because the controller restores them.
 func (v *explainer) relabel(key string) string {
 	switch {
 	case key == "":
@@ -120,7 +121,7 @@ func (v *explainer) relabel(key string) string {
 	}
 }
 
-// untolerated explains a Pod that does not tolerate a taint of the bases whose labels match.
+// untolerated explains a Pod that does not tolerate a taint on the bases with matching labels.
 func untolerated(v *explainer) *Answer {
 	p := v.placed()
 	if t, found := p.taint(labels.TaintVirtualNode); found {
@@ -191,7 +192,7 @@ func unavailable(v *explainer) *Answer {
 	return v.answer(msgBasesNotReady, a)
 }
 
-// all reports whether all decisive bases are in the given state.
+// all reports whether all decisive bases are in the state s.
 func (p *placement) all(s Reason) bool {
 	return !slices.ContainsFunc(p.decisive, func(d finding) bool { return d.state != s })
 }
@@ -204,13 +205,13 @@ func (p *placement) names() (all []string) {
 	return all
 }
 
-// limitRanger is the annotation in which the admission plugin LimitRanger lists the requests that it has
+// limitRanger is the annotation in which the admission plugin LimitRanger lists the resource requests that it has
 // added to a Pod (k8s.io/kubernetes/plugin/pkg/admission/limitranger).
 const limitRanger = "kubernetes.io/limit-ranger"
 
 // noRoom explains a Pod that requests more resources than its matching bases have free. Either no base has the
-// resource, such as ephemeral-storage, or the request is too large. Bases report their memory and CPU, so these may
-// be unknown for a short time.
+// resource, such as ephemeral-storage, or the requested amount is too large. Memory and CPU may be unknown for a
+// short time, until a base reports them.
 func noRoom(v *explainer) *Answer {
 	p := v.placed()
 	for _, name := range slices.Sorted(maps.Keys(p.requests)) {

@@ -10,12 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// retriedWithin is the maximum time after a relevant change within which the scheduler retries a Pod: its longest
-// backoff plus a few seconds.
+// retriedWithin is how long the scheduler takes at most to retry a Pod after a relevant change: its longest backoff
+// plus a few seconds.
 const retriedWithin = 15 * time.Second
 
-// rejected explains a Pod that the scheduler has rejected although it fits a base by labels, taints, state and free
-// resources, or that the scheduler has not tried to schedule. The rules match messages of the scheduler plugins
+// rejected explains a Pod that fits a base by labels, taints, state and free resources, but that the scheduler has
+// rejected or has not tried to schedule. The rules match messages of the scheduler plugins
 // (k8s.io/kubernetes/pkg/scheduler/framework/plugins).
 func rejected(v *explainer) *Answer {
 	message := v.schedulerMessage()
@@ -66,7 +66,7 @@ func (v *explainer) schedulerMessage() string {
 	return sentence(strings.TrimRight(message, " ,"))
 }
 
-// claims returns the names of the claims that the Pod uses.
+// claims returns the names of the PersistentVolumeClaims that the Pod uses.
 func claims(p *corev1.Pod) (names []string) {
 	for _, v := range p.Spec.Volumes {
 		switch {
@@ -79,7 +79,7 @@ func claims(p *corev1.Pod) (names []string) {
 	return names
 }
 
-// withoutClaims returns the advice for a module that uses claims.
+// withoutClaims returns the advice for a module Pod that uses PersistentVolumeClaims.
 func (v *explainer) withoutClaims() string {
 	if name, is := ownerOf(v.Pod, "StatefulSet"); is {
 		return v.in(partClaimsOfStatefulSet, args{"name": name})
@@ -105,8 +105,8 @@ func (v *explainer) spreadOver() string {
 	return v.join(keys)
 }
 
-// notScheduledYet explains a Pod that the scheduler has not tried to schedule, or has not tried again since the last
-// change of a base that fits.
+// notScheduledYet explains a Pod that the scheduler has not tried to schedule yet, or not again since the last change
+// of a base that fits the Pod.
 func notScheduledYet(v *explainer) *Answer {
 	fitting := v.placed().decisive
 	switch tried := v.podScheduled().Type != ""; {
@@ -125,9 +125,9 @@ func notScheduledYet(v *explainer) *Answer {
 	return nil
 }
 
-// changed returns the last time at which a Node changed in a way that can make a Pod fit: the Node was created, it
-// became Ready, or kubectl changed its labels, taints or schedulability. It does not detect that Pods on the Node
-// were deleted.
+// changed returns the last time at which a Node changed in a way that can make a Pod fit. Such changes are the
+// creation of the Node, its becoming Ready, and changes of labels, taints or schedulability by kubectl. It does not
+// detect that Pods on the Node were deleted.
 func changed(n *corev1.Node) time.Time {
 	last := n.CreationTimestamp.Time
 	if t := nodeCondition(n, corev1.NodeReady).LastTransitionTime.Time; t.After(last) {

@@ -17,27 +17,29 @@ type Snapshot struct {
 	// Node is the target, or the Node to which the Pod is bound; nil if there is no such Node.
 	Node *corev1.Node
 
-	// Deployment, DaemonSet or StatefulSet is the target if the target is a workload. StatefulSet may also be the
-	// owner of the Pod. At most one of the fields is set.
+	// Deployment, DaemonSet or StatefulSet is the target if the target is a workload. StatefulSet may instead be the
+	// owner of the Pod. At most one of these fields is set.
 	Deployment  *appsv1.Deployment
 	DaemonSet   *appsv1.DaemonSet
 	StatefulSet *appsv1.StatefulSet
-	// ReplicaSets are the ReplicaSets of the Deployment, and Pods the Pods of the workload.
+	// ReplicaSets are the ReplicaSets of the Deployment. Pods are the Pods of the workload.
 	ReplicaSets []appsv1.ReplicaSet
 	Pods        []corev1.Pod
 
 	// Bases are the Nodes of all bases.
 	Bases []corev1.Node
-	// OnBases are the Pods that use resources of bases: for a Pod without a Node, the module Pods of all bases; for a
-	// bound Pod, the Pods on its Node.
+	// OnBases are the Pods that use resources of bases. For a Pod without a Node, they are the module Pods on all
+	// bases. For a bound Pod, they are the Pods on its Node.
 	OnBases []corev1.Pod
-	// Controllers are the Leases of module controllers. ControllersUnread is true if they could not be read.
+	// Controllers are the Leases of the module controllers. ControllersUnread reports whether the Leases could not be
+	// read.
 	Controllers       []coordinationv1.Lease
 	ControllersUnread bool
 	// Events are the Events of the target, of the Pod and of the Node.
 	Events []corev1.Event
 	// Logs maps each container to the last lines of its log, oldest first.
 	Logs map[string][]string
-	// Unread lists the objects that could not be read. Each entry is a sentence with the error, without a full stop.
+	// Unread lists the objects that could not be read. Each entry is a sentence that contains the error and has no
+	// full stop.
 	Unread []string
 }

@@ -21,11 +21,11 @@ const (
 	KindStatefulSet Kind = "statefulset"
 )
 
-// kindNames maps each kind to its spelling in Kubernetes.
+// kindNames maps each kind to its spelling in the Kubernetes API.
 var kindNames = map[Kind]string{KindPod: "Pod", KindNode: "Node", KindDeployment: "Deployment",
 	KindDaemonSet: "DaemonSet", KindStatefulSet: "StatefulSet"}
 
-// shortNames maps the abbreviations of kinds that kubectl accepts to the kinds.
+// shortNames maps the abbreviations that kubectl accepts to the kinds.
 var shortNames = map[string]Kind{"po": KindPod, "no": KindNode, "deploy": KindDeployment, "ds": KindDaemonSet,
 	"sts": KindStatefulSet}
 

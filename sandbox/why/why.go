@@ -10,16 +10,16 @@ import (
 
 // Answer explains the state of the target.
 type Answer struct {
-	// Target is the target with the name under which it was found.
+	// Target is the target, with the name of the object that was found.
 	Target Target `json:"target"`
 	// Ready reports whether the target is Ready, so that there is nothing to wait for.
 	Ready bool `json:"ready"`
 	// Young reports whether the target is not Ready and was created less than ten seconds ago. Such a target may
 	// become Ready without any action.
 	Young bool `json:"young,omitempty"`
-	// Reason is the stable name of the situation.
+	// Reason is the stable name of the situation of the target.
 	Reason Reason `json:"reason"`
-	// Because is the reason for the underlying situation, for example for the Pod that a rollout waits for. It may be
+	// Because is the reason of the underlying situation, for example of the Pod that a rollout waits for. It may be
 	// empty.
 	Because Reason `json:"because,omitempty"`
 	// Pod is the name of the Pod that a workload waits for; empty if there is no such Pod.
@@ -52,7 +52,7 @@ func (e Evidence) Heading(l language.Language) string {
 	return e.About
 }
 
-// rule explains one situation. It returns nil if the situation is not present.
+// rule explains one situation. It returns nil if the target is not in this situation.
 type rule func(*explainer) *Answer
 
 // Explain explains the target of a Snapshot. It does no I/O. Ages in the answer are relative to now.
@@ -79,10 +79,10 @@ func ExplainIn(l language.Language, s *Snapshot, now time.Time) Answer {
 	return a.redacted()
 }
 
-// young is the maximum age at which a target is reported as Young.
+// young is the age below which a target that is not Ready is reported as Young.
 const young = 10 * time.Second
 
-// created returns the time at which the target was created; zero for a Node.
+// created returns the creation time of the target; zero for a Node.
 func (s *Snapshot) created() time.Time {
 	if s.Target.Kind == KindPod {
 		return s.Pod.CreationTimestamp.Time
@@ -90,7 +90,7 @@ func (s *Snapshot) created() time.Time {
 	return s.workload().meta.CreationTimestamp.Time
 }
 
-// redacted returns a copy of the answer in whose texts the credentials in URLs are masked.
+// redacted returns a copy of the answer in which the credentials in URLs are masked.
 func (a Answer) redacted() Answer {
 	a.Cause, a.Advice = redact.Text(a.Cause), redact.Text(a.Advice)
 	for i := range a.Evidence {
@@ -99,7 +99,7 @@ func (a Answer) redacted() Answer {
 	return a
 }
 
-// first returns the answer of the first rule that applies.
+// first returns the answer of the first rule that returns one, or nil.
 func (v *explainer) first(rules ...rule) Answer {
 	for _, r := range rules {
 		if a := r(v); a != nil {

@@ -28,8 +28,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// failure returns the waiting reason and the message that the controller writes for a container whose command failed
-// with an error.
+// failure returns the waiting reason and the message that the controller writes to the status of a container whose
+// command has failed.
 func failure(text string, codes ...errcode.Code) (reason, message string) {
 	err := fmt.Errorf("%s", text)
 	for _, c := range slices.Backward(codes) {
@@ -38,12 +38,12 @@ func failure(text string, codes ...errcode.Code) (reason, message string) {
 	return codes[0].Type(), errcode.Message(err)
 }
 
-// failing returns a Snapshot for a Pod whose module failed.
+// failing returns a Snapshot for a Pod with a module whose command has failed with the given error codes.
 func failing(text string, codes ...errcode.Code) *why.Snapshot {
 	return ofPod(pod(on(1), waits(failure(text, codes...))))
 }
 
-// refused returns a Snapshot for a Pod with a container that the controller rejects with the given code.
+// refused returns a Snapshot for a Pod whose container the controller rejects with the given error code.
 func refused(code errcode.Code, text string, change func(*corev1.Pod)) *why.Snapshot {
 	return ofPod(pod(on(1), change, waits(failure(text, code))))
 }
@@ -619,7 +619,7 @@ func TestYoung(t *testing.T) {
 	}
 }
 
-// TestExplainSituations checks the answer of each situation in every language.
+// TestExplainSituations checks, in every language, the answer to each of the situations.
 func TestExplainSituations(t *testing.T) {
 	shown := map[why.Reason]bool{}
 	all := map[language.Language]*strings.Builder{language.English: {}, language.Chinese: {}}
@@ -664,7 +664,7 @@ func TestExplainSituations(t *testing.T) {
 	}
 }
 
-// argument matches a placeholder for which a text got no argument.
+// argument matches a placeholder that was not replaced because the text got no value for it.
 var argument = regexp.MustCompile(`\{[a-z][A-Za-z]*\}`)
 
 func golden(t *testing.T, file, got string) {

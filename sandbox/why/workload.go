@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
 )
 
-// workloadStatus explains a workload from its own status.
+// workloadStatus explains a workload from the status of the workload itself, without its Pods.
 func workloadStatus(v *explainer) *Answer {
 	w := v.workload()
 	switch {
@@ -37,8 +37,8 @@ func workloadStatus(v *explainer) *Answer {
 	return nil
 }
 
-// withoutReplicas explains a workload that requests no Pods. A DaemonSet decides only from its template where to
-// create Pods, so tolerations that the controller adds to Pods have no effect.
+// withoutReplicas explains a workload that requests no Pods. The tolerations that the controller adds to Pods do not
+// help a DaemonSet, because the DaemonSet controller uses only the template to determine where to create Pods.
 func withoutReplicas(v *explainer) *Answer {
 	if v.workload().desired != 0 {
 		return nil
@@ -62,8 +62,8 @@ func withoutReplicas(v *explainer) *Answer {
 	return v.because(msgPeerWithoutBases, placement.first(schedule), args{})
 }
 
-// because returns the answer for a workload that is not Ready because of a Pod. The cause is taken from the answer
-// for this Pod.
+// because returns the answer for a workload that is not Ready because of a Pod. It inserts the cause and the advice
+// of the answer for this Pod.
 func (v *explainer) because(m message, pod Answer, a args) *Answer {
 	a["workload"], a["cause"], a["advice"] = v.name(), pod.Cause, pod.Advice
 	answer := v.answer(m, a)
@@ -71,12 +71,12 @@ func (v *explainer) because(m message, pod Answer, a args) *Answer {
 	return answer
 }
 
-// podSet holds the fields that the three workload kinds have in common.
+// podSet contains the fields that Deployments, DaemonSets and StatefulSets have in common.
 type podSet struct {
 	meta     *metav1.ObjectMeta
 	template *corev1.PodTemplateSpec
 	observed int64
-	// desired, updated, ready and total are numbers of Pods.
+	// desired, updated, ready and total are numbers of Pods, from the spec and the status of the workload.
 	desired, updated, ready, total int32
 }
 
@@ -99,9 +99,9 @@ func (s *Snapshot) workload() podSet {
 	return podSet{meta: &metav1.ObjectMeta{}, template: &corev1.PodTemplateSpec{}}
 }
 
-// blockingPod returns the Pod that a workload waits for: the oldest Pod of the current template that is not Ready or,
-// if there is no such Pod, the Pod that has been terminating for the longest time. It returns nil if the workload
-// waits for no Pod.
+// blockingPod returns the Pod that a workload waits for. This is the oldest Pod of the current template that is not
+// Ready. If there is no such Pod, it is the Pod that has been terminating for the longest time. blockingPod returns
+// nil if the workload waits for no Pod.
 func blockingPod(s *Snapshot) *corev1.Pod {
 	newest := ""
 	for _, rs := range s.ReplicaSets {
@@ -131,7 +131,7 @@ func blockingPod(s *Snapshot) *corev1.Pod {
 	return nil
 }
 
-// ordinal returns the ordinal number at the end of the name of a StatefulSet Pod; -1 if the name has no number.
+// ordinal returns the ordinal at the end of the name of a StatefulSet Pod, or -1 if the name has no ordinal.
 func ordinal(p *corev1.Pod) int {
 	n, err := strconv.Atoi(p.Name[strings.LastIndexByte(p.Name, '-')+1:])
 	if err != nil {
@@ -146,7 +146,7 @@ func (v *explainer) templatePod() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: *t.ObjectMeta.DeepCopy(), Spec: *t.Spec.DeepCopy()}
 }
 
-// asPod returns an explainer that uses this Snapshot with a Pod as its target.
+// asPod returns an explainer with a copy of this Snapshot whose target is the given Pod.
 func (v *explainer) asPod(pod *corev1.Pod) *explainer {
 	s := *v.Snapshot
 	s.Pod, s.Target = pod, Target{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}
@@ -155,7 +155,7 @@ func (v *explainer) asPod(pod *corev1.Pod) *explainer {
 	return pods
 }
 
-// peer reports whether the target is a peer Deployment: the controller sets its replicas to the number of matching
+// peer reports whether the target is a peer Deployment, whose replicas the controller sets to the number of matching
 // bases.
 func (v *explainer) peer() bool {
 	if v.Deployment == nil {
@@ -167,8 +167,8 @@ func (v *explainer) peer() bool {
 		labels.Value(l, labels.ReplicasControl) != "true"
 }
 
-// peerPlacement returns an explainer whose target is a Pod of the peer Deployment. If the Pod names no environment,
-// it tolerates all environments, because the controller adds the toleration.
+// peerPlacement returns an explainer whose target is a Pod of the peer Deployment. If the tolerations of the Pod name
+// no environment, the Pod tolerates all environments, because the controller adds this toleration.
 func (v *explainer) peerPlacement() *explainer {
 	pod := v.templatePod()
 	if len(environments(pod)) == 0 {
@@ -205,8 +205,8 @@ func podsNotCreated(v *explainer) *Answer {
 	return v.answer(m, args{"workload": v.name(), "message": sentence(text), "namespace": w.meta.Namespace})
 }
 
-// outdatedPodNotReady explains an ordered StatefulSet with a Pod of an earlier template that is not Ready. Kubernetes
-// does not replace such a Pod before it is Ready (kubernetes/kubernetes#67250).
+// outdatedPodNotReady explains a StatefulSet with ordered Pods, one of which is from an earlier template and not
+// Ready. Kubernetes does not replace such a Pod before it becomes Ready (kubernetes/kubernetes#67250).
 func outdatedPodNotReady(v *explainer) *Answer {
 	s, p := v.StatefulSet, v.Pod
 	if s == nil || p == nil || podReady(p) || p.DeletionTimestamp != nil ||
@@ -225,7 +225,7 @@ func outdatedPodNotReady(v *explainer) *Answer {
 		args{"pod": p.Name, "name": s.Name, "namespace": p.Namespace})
 }
 
-// waitsForPod explains a workload from the Pod that it waits for, or from missing Pods.
+// waitsForPod explains a workload by the Pod that it waits for, or by its missing Pods.
 func waitsForPod(v *explainer) *Answer {
 	w := v.workload()
 	a := args{"workload": v.name(), "ready": w.ready, "updated": w.updated, "desired": w.desired}

@@ -22,7 +22,7 @@ type Answer struct {
 	// ILLEGAL_STATE_BIZ or FAILED. After an exception, DataMessage is the stack trace.
 	DataCode    string
 	DataMessage string
-	// ErrorCode is a field proposed in protocol 6. Real bases do not send it.
+	// ErrorCode is an extension of the protocol. Real bases do not send it.
 	ErrorCode string
 	// PublishedAt is the time of the answer on the clock of the base; zero over HTTP.
 	PublishedAt time.Time

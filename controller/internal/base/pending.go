@@ -13,7 +13,7 @@ import (
 const answerDelay = 5 * time.Second
 
 // resendDelay is how long to wait for an answer over MQTT before querying a module list. The list shows whether the
-// base received the request. The delay is the heartbeat interval of a base (protocol 3.1).
+// base received the request. The delay is the heartbeat interval of a base (protocol 3.2).
 const resendDelay = 10 * time.Second
 
 // relistDelay is how long to wait before querying a second module list when the first one does not show the request.

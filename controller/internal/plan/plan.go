@@ -291,7 +291,7 @@ func (p *planner) retryDelay(w arklet.Module) time.Duration {
 
 // installActivates reports whether a fresh install activates a deactivated version. This is the case if the base has
 // switched away from the version, or if no other version is active. In other cases, the base does not activate new
-// versions (protocol 5.3, mode 3), and the controller would reinstall the version repeatedly.
+// versions (protocol 5.3), and the controller would reinstall the version repeatedly.
 func (p *planner) installActivates(biz arklet.Biz) bool {
 	return biz.Latest.Reason == arklet.ReasonSwitched || !p.isOtherActive(biz.Version)
 }

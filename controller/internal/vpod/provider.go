@@ -4,6 +4,10 @@
 // A module slot is a module name on a base. Each slot has two workers. The operator plans one action from the Pods and
 // the module list of the base, executes it, and requests the list again. The publisher writes the status of the Pods.
 // It does not wait for commands. Both workers trust only the list, not the answers to commands.
+//
+// The package does not use the PodController of virtual-kubelet, which identifies a Pod by name, panics at an update of
+// a Pod that it has not seen before (for example after a failover), and does not acknowledge status writes. A handover
+// between Pods needs the acknowledgement of each write.
 package vpod
 
 import (

@@ -16,7 +16,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 )
 
-// policy logs each request of the controllers once: a watch at its start, and other requests at their end.
+// policy is the audit policy. It logs each request of the controllers once: a watch when it starts, and any other
+// request when it ends.
 const policy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitManagedFields: true
@@ -26,8 +27,8 @@ rules:
   - {level: None}
 `
 
-// wrapper runs the binary of the control plane with other flags for the API server. Each start has its own log, with
-// the name of the sandbox's directory.
+// wrapper is a script that runs the control plane binary, and changes the flags of the API server. Each start of the
+// API server writes its own log, whose name begins with the name of the sandbox's directory.
 const wrapper = `#!/bin/sh
 here=%[1]q
 if [ "$1" = kube-apiserver ]; then
@@ -44,11 +45,11 @@ fi
 exec %[2]q "$@"
 `
 
-// maxSize is the maximum size of a log in MB. The whole catalogue needs 6.
+// maxSize is the maximum size of a log in MB. The logs of the whole catalogue need 6 MB.
 const maxSize = 64
 
-// Wrap creates a directory with a control plane that replaces the one in bin (box.Box.Instead). Its API server writes
-// an audit log, and does not get the flags in without, which have no dashes.
+// Wrap creates a directory with a wrapper of the control plane binary in bin, for use as box.Box.Instead. The API
+// server then writes an audit log, and runs without the flags in without, which are given without dashes.
 func Wrap(bin, folder string, without ...string) error {
 	patterns := []string{"--no-such-flag"}
 	for _, flag := range without {
@@ -70,13 +71,14 @@ func Wrap(bin, folder string, without ...string) error {
 	return nil
 }
 
-// Log has the requests of controllers. The zero value is an empty log.
+// Log contains the requests that controllers have sent. The zero value is an empty log.
 type Log struct {
-	// Requests has the number of requests of each kind, such as "nodes/status update".
+	// Requests is the number of requests by kind, such as "nodes/status update".
 	Requests map[string]int
-	// Refused has the kinds of the requests that the API server did not authorize.
+	// Refused lists the kind of each request that the API server rejected as not authorized. A kind may occur
+	// repeatedly.
 	Refused []string
-	// Events and Bytes are the size of the logs.
+	// Events is the number of logged requests, and Bytes is the total size of the logs.
 	Events, Bytes int
 }
 
@@ -91,7 +93,8 @@ type event struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// kind returns the kind of a request: resource and verb, with the namespace if a Role grants it.
+// kind returns the kind of a request, which is its resource and verb. If a Role grants the resource, the kind also
+// contains the namespace.
 func (e event) kind(roles map[string]bool) string {
 	o := e.ObjectRef
 	name := strings.Trim(o.APIGroup+"/"+o.Resource+"/"+o.Subresource, "/")
@@ -101,8 +104,8 @@ func (e event) kind(roles map[string]bool) string {
 	return name + " " + e.Verb
 }
 
-// Read adds the logs of a sandbox that runs the control plane of Wrap in the directory. A log that was rotated is an
-// error.
+// Read adds the audit logs of the named sandbox to l. The sandbox must run the control plane that Wrap created in the
+// given directory. Read returns an error if a log was rotated.
 func (l *Log) Read(folder, name string, g *Grants) error {
 	files, err := filepath.Glob(filepath.Join(folder, name+".*.log"))
 	if err == nil && len(files) == 0 {
@@ -122,7 +125,7 @@ func (l *Log) Read(folder, name string, g *Grants) error {
 	return nil
 }
 
-// read reads a log. It ignores an incomplete last line: the API server is still writing, or was killed.
+// read parses an audit log. It ignores an incomplete last line: the API server is still writing, or was killed.
 func (l *Log) read(file string, g *Grants) error {
 	f, err := os.Open(file)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/koupleless/koupsandbox/controller/deploy"
 )
 
-// Grants has the kinds of requests that the manifests allow.
+// Grants contains the kinds of requests that the manifests allow.
 type Grants struct {
 	kinds      map[string]bool
-	namespaced map[string]bool // resources in the rules of Roles
+	namespaced map[string]bool // resources that a Role grants
 }
 
 // Granted returns the kinds of requests that the manifests of the controller allow.
@@ -58,7 +58,7 @@ func (g *Grants) add(resource, namespace string, verbs []string) {
 	}
 }
 
-// Beyond returns the kinds of requests that no rule allows, sorted.
+// Beyond returns the kinds of requests in the log that no rule allows, sorted.
 func (g *Grants) Beyond(l *Log) []string {
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(l.Requests)) {
@@ -69,7 +69,7 @@ func (g *Grants) Beyond(l *Log) []string {
 	return kinds
 }
 
-// Unused returns the kinds of requests that rules allow and that were not made, sorted.
+// Unused returns the kinds of requests that a rule allows but the log does not contain, sorted.
 func (g *Grants) Unused(l *Log) []string {
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(g.kinds)) {

@@ -22,13 +22,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// The names of binaries.
+// Names of the binaries in Box.Bin.
 const (
 	Binary           = "koupsandbox"
 	ControllerBinary = sandbox.ControllerBinary
 )
 
-// FindBinaries returns the directory of the binaries: $E2E_BIN, or bin in the repository at the path root.
+// FindBinaries returns the directory of the binaries: $E2E_BIN if set, otherwise the directory bin in the repository
+// at root.
 func FindBinaries(root string) (string, error) {
 	bin := os.Getenv("E2E_BIN")
 	if bin == "" {
@@ -50,9 +51,9 @@ func FindBinaries(root string) (string, error) {
 type Box struct {
 	// Bin is the directory of the binaries.
 	Bin string
-	// Instead is a directory of binaries that replace those in Bin. Default: none.
+	// Instead is an optional directory with binaries that replace binaries of the same name in Bin.
 	Instead string
-	// Home is the directory for the state of all sandboxes.
+	// Home is the directory that contains the state of all sandboxes.
 	Home string
 	// Name is the name of the sandbox.
 	Name string
@@ -60,14 +61,14 @@ type Box struct {
 	Provider v1alpha1.Provider
 }
 
-// Result is the output of a command and its exit status.
+// Result contains the output and the exit status of a command.
 type Result struct {
 	Out, Err string
 	Status   int
 }
 
-// Command returns a command that runs koupsandbox, without the KOUPSANDBOX variables of the caller and without
-// GITHUB_ACTIONS.
+// Command returns a command that runs koupsandbox. Its environment contains neither the KOUPSANDBOX variables of the
+// caller nor GITHUB_ACTIONS.
 func (b *Box) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(b.Bin, Binary), args...)
 	cmd.Env = slices.DeleteFunc(cmd.Environ(), func(v string) bool {
@@ -80,7 +81,8 @@ func (b *Box) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Run runs koupsandbox. It returns an error only if koupsandbox cannot be started; Result has its exit status.
+// Run runs koupsandbox and blocks until it has exited. A nonzero exit status is not an error; it is returned in
+// Result.
 func (b *Box) Run(ctx context.Context, args ...string) (Result, error) {
 	cmd := b.Command(ctx, args...)
 	var out, err bytes.Buffer
@@ -94,7 +96,7 @@ func (b *Box) Run(ctx context.Context, args ...string) (Result, error) {
 	return r, nil
 }
 
-// Must runs koupsandbox, and returns an error with the output if the exit status is not 0.
+// Must runs koupsandbox. It returns an error that contains the output if the exit status is not 0.
 func (b *Box) Must(ctx context.Context, args ...string) error {
 	r, err := b.Run(ctx, args...)
 	if err == nil && r.Status != 0 {
@@ -103,7 +105,7 @@ func (b *Box) Must(ctx context.Context, args ...string) error {
 	return err
 }
 
-// Up runs koupsandbox up, which blocks until the sandbox is ready.
+// Up runs koupsandbox up and blocks until the sandbox is ready.
 func (b *Box) Up(ctx context.Context, spec v1alpha1.Spec) error {
 	file, err := b.WriteConfig(spec)
 	if err != nil {
@@ -128,7 +130,7 @@ func (b *Box) WriteConfig(spec v1alpha1.Spec) (string, error) {
 // downTime is the timeout of Down.
 const downTime = time.Minute
 
-// Down removes the sandbox if it exists, even if ctx has ended.
+// Down removes the sandbox if it exists. It also works after ctx is cancelled.
 func (b *Box) Down(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTime)
 	defer cancel()
@@ -138,17 +140,17 @@ func (b *Box) Down(ctx context.Context) error {
 // Dir returns the directory of the sandbox.
 func (b *Box) Dir() string { return filepath.Join(b.Home, b.Name) }
 
-// Log returns the path of a component's log.
+// Log returns the path of the log file of a component.
 func (b *Box) Log(component string) string {
 	return filepath.Join(b.Dir(), "logs", component+".log")
 }
 
-// Open returns the Go API of the running sandbox. The caller must close it.
+// Open returns the Go API of the running sandbox. The caller must close the result.
 func (b *Box) Open(ctx context.Context) (*sandbox.Sandbox, error) {
 	return sandbox.Open(ctx, b.Home, b.Name)
 }
 
-// REST returns the client configuration of the sandbox, without client-side rate limits.
+// REST returns the client configuration for the sandbox's Kubernetes API, without client-side rate limits.
 func (b *Box) REST() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(b.Dir(), "kubeconfig"))
 	if err != nil {

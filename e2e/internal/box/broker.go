@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// Broker is the file broker.json of a sandbox.
+// Broker is the content of the file broker.json of a sandbox.
 type Broker struct {
 	Addr         string `json:"addr"`
 	ClientPrefix string `json:"clientPrefix"`

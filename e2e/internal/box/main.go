@@ -19,7 +19,7 @@ import (
 	"github.com/koupleless/koupsandbox/e2e/internal/check"
 )
 
-// repository returns the path of the repository.
+// repository returns the path of the repository, relative to the working directory.
 func repository() string {
 	root := "."
 	for _, err := os.Stat("go.mod"); err != nil && len(root) < 20; _, err = os.Stat(filepath.Join(root, "go.mod")) {
@@ -28,7 +28,8 @@ func repository() string {
 	return root
 }
 
-// New returns a sandbox with its own home, which Remove deletes, and a name that begins with kind.
+// New returns a sandbox that is not running. It has a new home directory, which Remove deletes, and a unique name
+// that begins with kind.
 func New(kind string) (*Box, error) {
 	bin, err := FindBinaries(repository())
 	if err != nil {
@@ -41,13 +42,13 @@ func New(kind string) (*Box, error) {
 	return &Box{Bin: bin, Home: home, Name: envconf.RandomName(kind, len(kind)+6)}, nil
 }
 
-// Remove stops the sandbox and deletes its home. It returns an error if a binary that was built with the race
-// detector has logged a data race.
+// Remove stops the sandbox and deletes its home directory. It returns an error if a log contains a data race;
+// binaries must be built with the race detector to report data races.
 func (b *Box) Remove(ctx context.Context) error {
 	return errors.Join(b.races(), b.Down(ctx), os.RemoveAll(b.Home))
 }
 
-// races returns an error if a log contains a data race.
+// races returns an error if a log of the sandbox reports a data race.
 func (b *Box) races() error {
 	logs, err := filepath.Glob(b.Log("*"))
 	if err != nil {
@@ -65,7 +66,7 @@ func (b *Box) races() error {
 	return nil
 }
 
-// Keep copies the logs of the sandbox to e2e/artifacts/NAME, and prints the path.
+// Keep copies the logs of the sandbox to e2e/artifacts/NAME, and prints the path of this directory.
 func (b *Box) Keep(name string) {
 	folder, err := check.Artifacts(filepath.Join(repository(), "e2e"), name)
 	if err == nil {
@@ -74,12 +75,13 @@ func (b *Box) Keep(name string) {
 	fmt.Fprintf(os.Stderr, "logs of sandbox %s: %s (error: %v)\n", b.Name, folder, err)
 }
 
-// Env is the environment of the tests of a package. Main runs it.
+// Env is the test environment in which Main runs the tests of a package.
 var Env = env.NewWithConfig(envconf.New().WithFailFast())
 
-// Main runs the tests of a package that share one sandbox, and returns the exit status. setUp starts the sandbox. Main
-// always removes it, and saves its logs if a test fails. At most parallel tests run concurrently; 0 means Go's default.
-// Main calls the functions in after before it removes the sandbox, and fails if one of them returns an error.
+// Main runs the tests of a package that share one sandbox, and returns the exit status. setUp starts the sandbox. At
+// most parallel tests run concurrently; 0 means Go's default. If a test fails, Main saves the logs of the sandbox.
+// Main then calls the functions in after, and finally removes the sandbox. If one of the functions returns an error,
+// the exit status is 1.
 func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *Box) error,
 	after ...func() error) (code int) {
 	flag.Parse()
@@ -117,7 +119,7 @@ func (b *Box) Client() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// Heartbeats returns the URL at which the sandbox's controller receives heartbeats over HTTP.
+// Heartbeats returns the URL to which bases send heartbeats to the sandbox's controller over HTTP.
 func (b *Box) Heartbeats() (string, error) {
 	addr, err := Logged(b.Log(ControllerBinary), `msg="receiving heartbeats over HTTP" addr=`)
 	if err != nil {
@@ -130,7 +132,8 @@ func (b *Box) Heartbeats() (string, error) {
 	return "http://" + addr + "/" + string(token), nil
 }
 
-// Logged returns the word after the last occurrence of a text in a log file.
+// Logged returns the word that follows the last occurrence of text in a log file. It returns an error if the file
+// does not contain text.
 func Logged(file, text string) (word string, err error) {
 	log, err := os.ReadFile(file)
 	if err != nil {

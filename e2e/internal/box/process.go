@@ -12,14 +12,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 )
 
-// Process is a process of a sandbox, identified by PID and start time.
+// Process is a process of a sandbox. The PID and the start time identify the process.
 type Process struct {
 	Component string
 	PID       int32
-	created   int64 // milliseconds since 1970
+	created   int64 // start time in milliseconds since 1970
 }
 
-// Processes returns the running processes of a sandbox, including the daemon. It does not need the daemon.
+// Processes returns the running processes of a sandbox, including the daemon. It also works if the daemon does not
+// run.
 func (b *Box) Processes(ctx context.Context) ([]Process, error) {
 	status, err := sandbox.Inspect(ctx, b.Home, b.Name, false)
 	if err != nil {
@@ -50,7 +51,7 @@ func byPID(ctx context.Context, component string, pid int32) (Process, error) {
 	return p, nil
 }
 
-// Find returns the process of a component.
+// Find returns the process of a component from a list of processes.
 func Find(list []Process, component string) (Process, error) {
 	for _, p := range list {
 		if p.Component == component {
@@ -60,7 +61,7 @@ func Find(list []Process, component string) (Process, error) {
 	return Process{}, fmt.Errorf("component %s has no running process", component)
 }
 
-// Running reports whether the process runs and is not a zombie.
+// Running reports whether the process is running and is not a zombie.
 func (p Process) Running(ctx context.Context) bool {
 	found, ok := p.find(ctx)
 	if !ok {
@@ -70,7 +71,7 @@ func (p Process) Running(ctx context.Context) bool {
 	return err == nil && !slices.Contains(status, process.Zombie)
 }
 
-// Kill kills the process if it still runs.
+// Kill kills the process if it is still running.
 func (p Process) Kill(ctx context.Context) error {
 	if _, ok := p.find(ctx); !ok {
 		return nil

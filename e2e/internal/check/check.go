@@ -28,8 +28,8 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Eventually calls check repeatedly until it returns nil. After the timeout, or when ctx ends, Eventually fails the
-// test with the last error.
+// Eventually calls check repeatedly until it returns nil. If the timeout expires or ctx ends first, Eventually fails
+// the test with the last error of check.
 func Eventually(ctx context.Context, t testing.TB, timeout time.Duration, what string,
 	check func(context.Context) error) {
 	t.Helper()
@@ -46,11 +46,11 @@ func Eventually(ctx context.Context, t testing.TB, timeout time.Duration, what s
 	}
 }
 
-// Timeout is the timeout of Soon. The slowest events are the deletion of the Pods of a deleted Node, which takes
-// Kubernetes up to a minute, and the start of a JVM.
+// Timeout is the timeout of Soon. The slowest awaited events are the start of a JVM and the deletion of the Pods of a
+// deleted Node, which takes Kubernetes up to a minute.
 const Timeout = 3 * time.Minute
 
-// Soon is Eventually with Timeout and the context of the test.
+// Soon calls Eventually with Timeout and the context of the test.
 func Soon(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
 	Eventually(t.Context(), t, Timeout, what, check)
@@ -63,7 +63,7 @@ func NodeReady(n *corev1.Node) bool {
 	})
 }
 
-// ClosedPort returns an address without a listener.
+// ClosedPort returns host:port of a loopback address on which no process listens.
 func ClosedPort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,13 +72,14 @@ func ClosedPort(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// longestName is the maximum length of a directory name in bytes. Names of tests contain descriptions of scenarios.
+// longestName is the maximum length of a directory name in bytes. Test names can be longer, because they contain
+// descriptions of scenarios.
 const longestName = 120
 
 var unusual = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// Artifacts creates an empty directory for the artifacts of a test, below artifacts in the directory e2e, and returns
-// its path. Long names of tests are shortened, and stay unique.
+// Artifacts creates an empty directory for the artifacts of a test, and returns its path. The argument e2e is the
+// path of the directory e2e. Long test names are shortened but stay unique.
 func Artifacts(e2e, test string) (string, error) {
 	name := unusual.ReplaceAllString(test, "_")
 	if len(name) > longestName {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every test gets its own empty directory, even if its name is long.
+// TestArtifacts checks that every test gets its own empty directory, even if its name is long.
 func TestArtifacts(t *testing.T) {
 	e2e := t.TempDir()
 	long := strings.Repeat("it waits until the base is back / ", 20)

@@ -12,7 +12,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/listeners"
 )
 
-// Serve runs a broker without access control on listener until stop is called. stop closes all connections, and must be
+// Serve runs a broker without access control on listener. stop closes the listener and all connections, and must be
 // called only once.
 func Serve(listener net.Listener) (stop func() error, err error) {
 	server := broker.New(&broker.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -25,8 +25,8 @@ func Serve(listener net.Listener) (stop func() error, err error) {
 	return server.Close, nil
 }
 
-// brokerListener closes its connections without the broker. In mochi v2.7.9, closing a listener acquires the read lock
-// of the clients twice, which deadlocks if a client disconnects in between.
+// brokerListener closes its connections without using the broker's client list. In mochi v2.7.9, closing a listener
+// acquires the read lock of the client list twice, which deadlocks if a client disconnects in between.
 type brokerListener struct {
 	*listeners.Net
 	tracked *trackingListener

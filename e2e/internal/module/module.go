@@ -10,23 +10,24 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Labels, taints and variables of ModuleController V2.
+// Labels, taints and environment variables that ModuleController V2 defines.
 const (
 	// LabelComponent marks module Pods and the Nodes of bases.
 	LabelComponent = "virtual-kubelet.koupleless.io/component"
-	// LabelEnv is the label of a Node with the environment of its base.
+	// LabelEnv is the Node label that contains the environment of the base.
 	LabelEnv = "virtual-kubelet.koupleless.io/env"
-	// LabelBaseName and LabelBaseVersion are the labels of a Node with the name and the version that its base reports.
+	// LabelBaseName and LabelBaseVersion are the Node labels that contain the name and the version that the base
+	// reports.
 	LabelBaseName    = "base.koupleless.io/name"
 	LabelBaseVersion = "base.koupleless.io/version"
-	// TaintVirtualNode and TaintEnv are the keys of the taints of a base's Node.
+	// TaintVirtualNode and TaintEnv are the keys of the taints on the Node of a base.
 	TaintVirtualNode = "schedule.koupleless.io/virtual-node"
 	TaintEnv         = "schedule.koupleless.io/node-env"
-	// EnvVersion is the environment variable of a container with the version of the module.
+	// EnvVersion is the container environment variable that contains the version of the module.
 	EnvVersion = "BIZ_VERSION"
 )
 
-// URL returns the URL of a module's jar. The jar does not exist; simulated bases do not download it.
+// URL returns the URL of a module's jar. No jar exists at this URL, because simulated bases do not download it.
 func URL(name, version string) string {
 	return fmt.Sprintf("https://modules.example/%s-%s-ark-biz.jar", name, version)
 }
@@ -37,7 +38,8 @@ func Container(name, version string) corev1.Container {
 		Env: []corev1.EnvVar{{Name: EnvVersion, Value: version}}}
 }
 
-// Template returns a Pod template with modules and the label app. Its Pods can run on every base.
+// Template returns a Pod template with the given modules and with app as the value of the label app. Its Pods can run
+// on every base.
 func Template(app string, containers ...corev1.Container) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app, LabelComponent: "module"}},
@@ -55,8 +57,8 @@ func Template(app string, containers ...corev1.Container) corev1.PodTemplateSpec
 	}
 }
 
-// OnePerBase adds the anti-affinity of the Koupleless documentation: at most one Pod with the same label app on a base.
-// Pods of different revisions of a Deployment may share a base.
+// OnePerBase adds the Pod anti-affinity from the Koupleless documentation: a base runs at most one Pod with the same
+// value of the label app. Pods of different revisions of a Deployment may share a base.
 func OnePerBase(t *corev1.PodTemplateSpec) {
 	t.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
@@ -67,8 +69,8 @@ func OnePerBase(t *corev1.PodTemplateSpec) {
 	}}
 }
 
-// OnePerPort limits the Pods on a base to one by a host port, which is the cheapest constraint for the scheduler. No
-// process listens on the port.
+// OnePerPort adds a host port to the template, so that a base runs at most one of its Pods. A host port is the
+// cheapest constraint for the scheduler. No process listens on the port.
 func OnePerPort(t *corev1.PodTemplateSpec) {
 	t.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 1, HostPort: 1}}
 }
@@ -77,13 +79,13 @@ func selector(t corev1.PodTemplateSpec) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": t.Labels["app"]}}
 }
 
-// Pod returns a Pod of a template.
+// Pod returns a Pod that is created from a template.
 func Pod(namespace, name string, t corev1.PodTemplateSpec) *corev1.Pod {
 	t.Namespace, t.Name = namespace, name
 	return &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 }
 
-// Deployment returns a Deployment of a template.
+// Deployment returns a Deployment that creates Pods from a template.
 func Deployment(namespace, name string, replicas int32, t corev1.PodTemplateSpec) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -91,7 +93,7 @@ func Deployment(namespace, name string, replicas int32, t corev1.PodTemplateSpec
 	}
 }
 
-// DaemonSet returns a DaemonSet of a template.
+// DaemonSet returns a DaemonSet that creates Pods from a template.
 func DaemonSet(namespace, name string, t corev1.PodTemplateSpec) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -99,7 +101,7 @@ func DaemonSet(namespace, name string, t corev1.PodTemplateSpec) *appsv1.DaemonS
 	}
 }
 
-// StatefulSet returns a StatefulSet of a template.
+// StatefulSet returns a StatefulSet that creates Pods from a template.
 func StatefulSet(namespace, name string, replicas int32, t corev1.PodTemplateSpec) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},

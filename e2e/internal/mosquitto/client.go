@@ -14,10 +14,10 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 )
 
-// answerTime is the timeout of a response of the broker.
+// answerTime is how long to wait for a response of the broker.
 const answerTime = 20 * time.Second
 
-// Connect returns a connected client with all permissions. The caller must disconnect it.
+// Connect connects to the broker as the user with all permissions. The caller must disconnect the client.
 func (f *Files) Connect() (paho.Client, error) {
 	authority, err := os.ReadFile(f.CAFile)
 	if err != nil {
@@ -39,7 +39,7 @@ func (f *Files) Connect() (paho.Client, error) {
 	return c, nil
 }
 
-// Retained returns the topics with a retained message, except topics of the broker itself.
+// Retained returns the topics that have a retained message. It omits the broker's own status topics.
 func (f *Files) Retained(ctx context.Context) ([]string, error) {
 	c, err := f.Connect()
 	if err != nil {

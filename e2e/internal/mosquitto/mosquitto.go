@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// User has all permissions.
+	// User is the name of the user with all permissions.
 	User = "koup"
-	// Guest has permissions only in the environment GuestEnv.
+	// Guest is the name of a user that has permissions only in the environment GuestEnv.
 	Guest = "guest"
 	// GuestEnv is the environment in which Guest has permissions.
 	GuestEnv = "guests"
@@ -29,18 +29,18 @@ const (
 		"passwords", "access"
 )
 
-// Files has the address of a broker and the paths of its files.
+// Files contains the address of a broker and the paths of its files.
 type Files struct {
-	// Addr is host:port, for clients on this machine.
+	// Addr is the host:port to which clients on this machine connect.
 	Addr string
 	// CAFile is the CA certificate of the broker.
 	CAFile string
-	// Passwords has the path of a password file for each user.
+	// Passwords contains the path of the password file of each user.
 	Passwords map[string]string
 }
 
-// Write creates the files of a broker in an existing directory. The broker will listen on the address listen, with a
-// certificate for the hosts, which are IP addresses. It will find its files in the directory at.
+// Write creates the files of a broker in an existing directory. The broker listens on the address listen and reads
+// its files from the directory at. Its certificate is valid for hosts, which must be IP addresses.
 func Write(folder, listen string, hosts []string, at, systemUser string) (*Files, error) {
 	f := &Files{CAFile: filepath.Join(folder, certFile), Passwords: map[string]string{}}
 	ips := make([]net.IP, len(hosts))
@@ -91,7 +91,8 @@ func Write(folder, listen string, hosts []string, at, systemUser string) (*Files
 // URL returns the URL of the broker.
 func (f *Files) URL() string { return "mqtts://" + f.Addr }
 
-// hashPassword returns a password in the format of mosquitto_passwd: $7$ITERATIONS$SALT$HASH, with PBKDF2 and SHA-512.
+// hashPassword returns the hash of a password in the format of mosquitto_passwd: $7$ITERATIONS$SALT$HASH, with PBKDF2
+// and SHA-512.
 func hashPassword(password string) (string, error) {
 	const iterations, saltLength = 101, 12
 	salt := make([]byte, saltLength)

@@ -18,13 +18,14 @@ import (
 
 const (
 	loopback = "127.0.0.1"
-	// attempts is the number of ports to try, because another process may take a free port.
+	// attempts is how many free ports to try. Another process may start to listen on a free port before the broker
+	// does.
 	attempts = 3
-	// startTime is the maximum time until the broker listens.
+	// startTime is how long to wait until the broker listens.
 	startTime = 20 * time.Second
 )
 
-// Process is a running mosquitto.
+// Process is a running Mosquitto broker.
 type Process struct {
 	*Files
 
@@ -51,7 +52,8 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// ImageFiles returns the paths of mosquitto and its libraries, which a container image needs.
+// ImageFiles returns the paths of the mosquitto binary and of its shared libraries, which a container image must
+// contain.
 func ImageFiles(ctx context.Context) ([]string, error) {
 	binary, err := Binary()
 	if err != nil {
@@ -70,7 +72,8 @@ func ImageFiles(ctx context.Context) ([]string, error) {
 	return parts, nil
 }
 
-// Binary returns the path of mosquitto. On Debian, its directory is not in the PATH of most users.
+// Binary returns the path of the mosquitto binary. On Debian, it is in /usr/sbin, which is not in the PATH of most
+// users.
 func Binary() (string, error) {
 	for _, name := range []string{"mosquitto", "/usr/sbin/mosquitto"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -80,8 +83,8 @@ func Binary() (string, error) {
 	return "", errors.New("mosquitto is not installed; install it, for example with apt-get install mosquitto")
 }
 
-// Start starts mosquitto on a free port of the loopback address, with its files in a directory, and blocks until it
-// listens. The caller must stop it.
+// Start runs Mosquitto on a free port of the loopback address, and blocks until it listens. Start writes the files of
+// the broker to a directory. The caller must call Stop.
 func Start(ctx context.Context, folder string) (*Process, error) {
 	binary, err := Binary()
 	if err != nil {
@@ -124,7 +127,7 @@ func Start(ctx context.Context, folder string) (*Process, error) {
 	}
 }
 
-// listens waits until the broker accepts a TLS connection.
+// listens blocks until the broker accepts a TLS connection.
 func (p *Process) listens(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -146,7 +149,7 @@ func (p *Process) listens(ctx context.Context) error {
 	}
 }
 
-// Check returns an error with the log if the broker has exited.
+// Check returns an error that contains the broker's log if the broker has exited.
 func (p *Process) Check() error {
 	select {
 	case <-p.done:

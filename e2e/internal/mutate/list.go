@@ -1,6 +1,6 @@
 package mutate
 
-// All has all mutations. Each mutation removes a rule that prevents lost requests during a rollout.
+// All lists all mutations. Each mutation removes a rule that prevents lost requests during a rollout.
 var All = []Mutation{
 	{
 		Name: "reverse-handover", What: "The new Pod becomes Ready before the old Pod becomes Not Ready",

@@ -13,21 +13,22 @@ import (
 	"strings"
 )
 
-// Mutation is one defect of the controller.
+// Mutation is a defect that is added to the controller to test the tests.
 type Mutation struct {
 	Name string
 	// What describes the defect.
 	What string
-	// Rare is the reason why the fuzzer does not find the defect within 120 schedules. A scenario finds it.
+	// Rare is the reason why the fuzzer cannot find the defect within 120 schedules; empty if it can. A scenario
+	// finds a rare defect instead.
 	Rare string
 	// Edits are applied in order.
 	Edits []Edit
 }
 
-// Edit replaces Old, which occurs once in File, with New. File is relative to the root of the repository.
+// Edit replaces Old with New in File. Old must occur exactly once. File is relative to the root of the repository.
 type Edit struct{ File, Old, New string }
 
-// Named returns the mutation with the name.
+// Named returns the mutation with the given name.
 func Named(name string) (Mutation, error) {
 	i := slices.IndexFunc(All, func(m Mutation) bool { return m.Name == name })
 	if i < 0 {
@@ -36,7 +37,8 @@ func Named(name string) (Mutation, error) {
 	return All[i], nil
 }
 
-// Build builds the controller with the mutation. root is the repository, and file is the resulting binary.
+// Build builds the controller with the mutation. root is the path of the repository, and file is the path of the
+// binary to create.
 func (m Mutation) Build(ctx context.Context, root, file string) error {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -65,7 +67,8 @@ func (m Mutation) Build(ctx context.Context, root, file string) error {
 	return nil
 }
 
-// writeOverlay writes the changed files and the overlay file for go build to dir, and returns the path of the latter.
+// writeOverlay writes the changed source files and an overlay file for go build to dir, and returns the path of the
+// overlay file.
 func (m Mutation) writeOverlay(root, dir string) (string, error) {
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for _, e := range m.Edits {

@@ -2,7 +2,8 @@ package mutate
 
 import "testing"
 
-// The controller contains the text that each mutation replaces. Other tests build the mutations.
+// TestMutationsApply checks that the source of the controller contains the text that each mutation replaces. It does
+// not build the mutations; other tests do.
 func TestMutationsApply(t *testing.T) {
 	for _, m := range All {
 		if _, err := m.writeOverlay("../../..", t.TempDir()); err != nil {

@@ -103,7 +103,7 @@ type Biz struct {
 	activated uint64 // position in the order of activation; 0 means never activated
 }
 
-// Origin is the way in which a biz was deployed. The health of a base depends on it (protocol 8.4).
+// Origin is the way in which a biz was deployed. The health of a base depends on it (protocol 8).
 type Origin string
 
 // The possible origins of a module.

@@ -26,7 +26,7 @@ import (
 // DefaultPriority is the priority of a biz whose manifest does not set one (protocol 3.6).
 const DefaultPriority = 100
 
-// Manifest holds the manifest attributes of a biz jar (protocol 9.3).
+// Manifest holds the manifest attributes of a biz jar (protocol 6, conditions 8 and 9).
 type Manifest struct {
 	Name, Version  string
 	MainClass      string

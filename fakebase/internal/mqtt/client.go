@@ -1,5 +1,6 @@
 // Package mqtt is an MQTT 3.1.1 client for processes with thousands of connections. A connected client needs one
-// goroutine, which calls Run. A second goroutine runs only while data is written.
+// goroutine, which calls Run. A second goroutine runs only while data is written. With the paho client, each base would
+// need nine more goroutines and 28 KB.
 //
 // The client behaves like paho's Java client in a base (protocol 3.1): clean session, QoS 1 in both directions, pings,
 // and reconnects after 1 s, 2 s and so on up to 128 s. It does not store or resend messages, because a clean

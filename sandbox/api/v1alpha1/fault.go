@@ -34,37 +34,30 @@ var FaultTargets = []FaultTarget{TargetBase, TargetAPI, TargetMQTT}
 // a kind that is marked (state) stays in effect until it ends. Such a kind does not accept skip, count and
 // probability.
 const (
-	// APIHoldWatch delays the watch events of a resource until the fault ends, and then delivers them in order.
-	// Watches of other resources are not affected (state).
+	// APIHoldWatch delays the watch events of a resource until the fault ends, and then delivers them in order (state).
 	APIHoldWatch fault.Kind = "holdWatch"
-	// APICutWatch closes the open watches. With relist, the API proxy answers the next watch of each resource with
-	// 410 Gone, so that the controller lists the resource again.
+	// APICutWatch closes the open watches. With relist, the next watch of each resource fails with 410 Gone.
 	APICutWatch fault.Kind = "cutWatch"
-	// APIRefuse answers a request with status 409, 429 or 500, and does not forward the request to the API server.
+	// APIRefuse answers a request with status 409, 429 or 500. The API server does not receive it.
 	APIRefuse fault.Kind = "refuse"
-	// APILoseAnswer closes the connection after the API server has executed a write, so that the controller does not
-	// receive the response.
+	// APILoseAnswer forwards a write, and closes the connection without the response.
 	APILoseAnswer fault.Kind = "loseAnswer"
-	// APIKillBefore kills the controller before a write reaches the API server. The write is not executed.
+	// APIKillBefore kills the controller before a write, which is not executed.
 	APIKillBefore fault.Kind = "killBefore"
-	// APIKillAfter kills the controller after the API server has executed a write, before the controller receives the
-	// response.
+	// APIKillAfter kills the controller after a write, before it receives the response.
 	APIKillAfter fault.Kind = "killAfter"
-	// APIDelay delays requests by the duration in delay.
+	// APIDelay delays requests by Delay.
 	APIDelay fault.Kind = "delay"
-	// APIOldList answers list requests with resourceVersion=0 with the objects that existed when the fault was set. A
-	// restarted client can receive such lists from an API server that lags behind. The client receives later changes
-	// from its watch, unless holdWatch delays them (state).
+	// APIOldList answers lists with resourceVersion=0 with the objects that existed when the fault was set, like an API
+	// server that lags (state).
 	APIOldList fault.Kind = "oldList"
-	// APIBlackHole forwards no data in either direction. Connections stay open, and new connections are accepted. The
-	// data is delivered when the fault ends (state).
+	// APIBlackHole keeps connections open, but forwards no data until the fault ends (state).
 	APIBlackHole fault.Kind = "blackHole"
-	// APILoseEvents drops watch events, which violates the contract of the API server (state).
+	// APILoseEvents drops watch events, which no API server does (state).
 	APILoseEvents fault.Kind = "loseEvents"
-	// APIDoubleEvents delivers each watch event twice, which violates the contract of the API server (state).
+	// APIDoubleEvents delivers each watch event twice, which no API server does (state).
 	APIDoubleEvents fault.Kind = "doubleEvents"
-	// APIReorderEvents delivers every second event of a watch before the previous event, which violates the contract of
-	// the API server (state).
+	// APIReorderEvents delivers every second watch event before the previous one, which no API server does (state).
 	APIReorderEvents fault.Kind = "reorderEvents"
 
 	// MQTTCut closes connections and refuses new connections (state).
@@ -74,18 +67,17 @@ const (
 	MQTTHalfOpen fault.Kind = "halfOpen"
 	// MQTTHold delays all packets until the fault ends, and then delivers them in order (state).
 	MQTTHold fault.Kind = "hold"
-	// MQTTDelay delays all packets by the duration in delay, and keeps their order (state).
+	// MQTTDelay delays all packets by Delay, and keeps their order (state).
 	MQTTDelay fault.Kind = "delay"
-	// MQTTDuplicate delivers a message a second time, marked as a duplicate, before it is acknowledged.
+	// MQTTDuplicate delivers a message twice before it is acknowledged.
 	MQTTDuplicate fault.Kind = "duplicate"
-	// MQTTReorder delivers a message after the next message with a different topic, or after one second. MQTT
-	// guarantees the order of messages only within one topic.
+	// MQTTReorder delivers a message after the next message with a different topic, or after one second.
 	MQTTReorder fault.Kind = "reorder"
-	// MQTTKillBefore kills the controller before a message is delivered. The message is not delivered.
+	// MQTTKillBefore kills the controller before a message, which is not delivered.
 	MQTTKillBefore fault.Kind = "killBefore"
-	// MQTTKillAfter kills the controller after a message was delivered.
+	// MQTTKillAfter kills the controller after a message.
 	MQTTKillAfter fault.Kind = "killAfter"
-	// MQTTNote counts messages and delivers them unchanged. A step can wait for these messages with await.
+	// MQTTNote counts messages and delivers them unchanged, so that a step can await them.
 	MQTTNote fault.Kind = "note"
 )
 
@@ -102,16 +94,16 @@ const (
 // Fault describes a fault to inject. Its target and its kind determine which fields are allowed. Times of faults of
 // the target base are divided by the speed of the sandbox; times of faults of the targets api and mqtt are not.
 type Fault struct {
-	// ID identifies the fault in events, and in the fields clear and await of steps. Default: KIND-N.
+	// ID identifies the fault in events and steps. Default: KIND-N.
 	ID string `json:"id,omitempty"`
-	// Kind is the kind of the fault. Each target has different kinds.
+	// Kind is the kind of the fault.
 	Kind fault.Kind `json:"kind" need:"set a kind; see: koupsandbox scenario explain fault"`
 	// Match limits the fault to matching commands, messages or requests. Default: all of them.
 	Match FaultMatch `json:"match,omitzero"`
-	// Skip is the number of initial matches that do not trigger the fault. Default: 0.
+	// Skip is the number of matches before the first one that triggers the fault. Default: 0.
 	Skip int `json:"skip,omitempty" jsonschema:"minimum=0,maximum=1000000"`
 	// Count is the number of times that the fault is triggered before it ends. Default: no limit for the target base
-	// (crash: 1) and for the kind delay of the target api; otherwise 1.
+	// (crash: 1) and for the API kind delay; otherwise 1.
 	Count int `json:"count,omitempty" jsonschema:"minimum=0,maximum=1000000"`
 	// Probability is the probability that a match triggers the fault, from 0 to 1. Default: 1.
 	Probability float64 `json:"probability,omitempty"`
@@ -120,57 +112,52 @@ type Fault struct {
 	For fault.Duration `json:"for,omitempty"`
 	// Code is the error code that a base returns (kind error).
 	Code string `json:"code,omitempty"`
-	// Message replaces the exception text of a base (kind error). "java.io.IOException: x" sets class and message;
-	// other text becomes the message of a RuntimeException.
+	// Message is the exception text (kind error): "java.io.IOException: x" sets class and message, other text the
+	// message of a RuntimeException.
 	Message string `json:"message,omitempty"`
-	// Status is the HTTP status with which the API proxy refuses requests (kind refuse): 409 (update and patch only),
-	// 429 or 500.
+	// Status is the HTTP status (kind refuse): 409 (update and patch only), 429 or 500.
 	Status int `json:"status,omitempty" jsonschema:"enum=409,enum=429,enum=500"`
-	// RetryAfter is the value of the Retry-After header in responses with status 429, in whole seconds. Default: 1s.
+	// RetryAfter is the Retry-After header of status 429, in whole seconds. Default: 1s.
 	RetryAfter fault.Duration `json:"retryAfter,omitempty"`
-	// Relist makes the API proxy answer the next watch of each resource with 410 Gone (kind cutWatch). Default:
-	// false.
+	// Relist makes the next watch of each resource fail with 410 Gone (kind cutWatch). Default: false.
 	Relist bool `json:"relist,omitempty"`
-	// Delay is the delay for the kinds latency, crash, slowLink, delay, reorder and stale.
+	// Delay is the delay for the kinds latency, crash, slowLink, delay, reorder, stale and uninstalled.
 	Delay fault.Delay `json:"delay,omitzero"`
 	// Period is the half period for the kind flapping. Default: 5s.
 	Period fault.Duration `json:"period,omitempty"`
 	// Skew is the clock error for the kind clockSkew. It is negative for a slow clock.
 	Skew fault.Duration `json:"skew,omitempty"`
-	// Restart describes how a base restarts after a crash (kind crash). Default: the base stays stopped until a step
-	// restarts it.
+	// Restart is the restart after a crash (kind crash). Default: the base stays stopped until a step restarts it.
 	Restart *fault.Restart `json:"restart,omitempty"`
-	// Seed is the random seed for the probability and for random delays. Default: derived from the seed of the run.
+	// Seed is the random seed for the probability and for delays. Default: derived from the seed of the run.
 	Seed uint64 `json:"seed,omitempty"`
-	// MayNotFire lets the run pass even if the fault was never triggered. State kinds of the target base are not
-	// triggered, and do not accept this field. Default: false.
+	// MayNotFire lets the run pass if the fault was never triggered; not for state kinds of the target base. Default:
+	// false.
 	MayNotFire bool `json:"mayNotFire,omitempty"`
 }
 
 // FaultMatch selects the commands, messages or requests that trigger a fault. An empty field matches everything.
 type FaultMatch struct {
-	// Commands lists the names of matching commands to a base, such as installBiz.
+	// Commands lists names of commands to a base, such as installBiz.
 	Commands []string `json:"commands,omitempty"`
-	// Biz and Version are the name and the version of the matching module on a base.
+	// Biz and Version are the name and version of the matching module.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Messages lists the last segments of the matching topics, such as installBiz, bizOperation, simpleBiz or heart.
-	// A fault of the target base matches messages that the base sends. Over HTTP, heart matches heartbeats, and
-	// response matches responses. A fault of the target mqtt matches messages with QoS 1. On controller connections,
-	// it matches only messages to and from the bases of the scenario.
+	// Messages lists the last segments of topics, such as installBiz, simpleBiz or heart. The target base matches
+	// messages that the base sends (over HTTP: heart and response). The target mqtt matches messages with QoS 1 and, on
+	// controller connections, only those of the scenario bases.
 	Messages []string `json:"messages,omitempty"`
-	// Direction is the direction of the matching messages: toBroker, fromBroker or both. Default: toBroker for
-	// killBefore, killAfter and note; otherwise both.
+	// Direction is the direction of messages: toBroker, fromBroker or both. Default: toBroker for killBefore, killAfter
+	// and note; otherwise both.
 	Direction Direction `json:"direction,omitempty" jsonschema:"enum=toBroker,enum=fromBroker,enum=both"`
-	// Verbs lists the verbs of the matching API requests, as in a Role. Default: all writes; for refuse with status
-	// 409, update and patch.
+	// Verbs lists verbs of API requests, as in a Role. Default: all writes; for status 409, update and patch.
 	Verbs []string `json:"verbs,omitempty"`
-	// Resource is the resource of the matching API requests, as in a Role, such as nodes, pods or pods/status. The
-	// resource pods also matches its subresources.
+	// Resource is the resource of API requests, such as nodes or pods/status. The resource pods includes its
+	// subresources.
 	Resource string `json:"resource,omitempty"`
-	// Namespace is the namespace of the matching API requests. Watches and lists of all namespaces always match.
+	// Namespace is the namespace of API requests. Watches and lists of all namespaces always match.
 	Namespace string `json:"namespace,omitempty"`
-	// Name is a prefix of the object name in the matching API requests. Create requests have no name.
+	// Name is a prefix of the object name in API requests. Create requests have no name.
 	Name string `json:"name,omitempty"`
 }
 

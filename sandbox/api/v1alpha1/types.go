@@ -53,13 +53,13 @@ type Sandbox struct {
 
 // Metadata holds the name of a sandbox.
 type Metadata struct {
-	// Name is the name of the sandbox. It is a DNS label.
+	// Name is the name of the sandbox, a DNS label.
 	Name string `json:"name,omitempty" jsonschema:"default=koup" check:"label"`
 }
 
 // Spec describes the components of a sandbox.
 type Spec struct {
-	// Provider selects where the Kubernetes API comes from: auto, embedded, kind or existing.
+	// Provider selects where the Kubernetes API comes from.
 	Provider Provider `json:"provider,omitempty" jsonschema:"enum=auto,enum=embedded,enum=kind,enum=existing,default=auto"`
 	// Kind configures the kind cluster (provider kind). With other providers, only engine may be set.
 	Kind KindCluster `json:"kind,omitzero"`
@@ -67,17 +67,14 @@ type Spec struct {
 	Cluster Cluster `json:"cluster,omitzero"`
 	// API configures the Kubernetes API server (provider embedded). With other providers, it must be empty.
 	API API `json:"api,omitzero"`
-	// Speed is the time scale. All periods of the system are divided by it: heartbeats, heartbeat timeouts, Leases,
-	// timeouts, drains, retry intervals, the times of bases and of their faults, and the node lifecycle of
-	// Kubernetes. An outage of several minutes can thus be tested in seconds. Values above 1 require the provider
-	// embedded. Default: 1.
+	// Speed is the time scale. It divides all timeouts and intervals of controllers, bases, faults and the node
+	// lifecycle, so that long outages can be tested in seconds. Values above 1 require the provider embedded.
+	// Default: 1.
 	Speed int `json:"speed,omitempty" jsonschema:"minimum=1,maximum=20"`
-	// Durable makes etcd sync each write to disk, so that the sandbox survives a power failure. It makes writes
-	// slower. Default: false.
+	// Durable makes etcd sync each write to disk, so that the data survives a crash of the machine. Default: false.
 	Durable bool `json:"durable,omitempty"`
-	// Env is the environment of the controllers and the bases. It is a lower-case DNS label, and is part of every
-	// MQTT topic and of the labels of the Nodes. Default: dev; with Broker.URL or the provider existing, a generated
-	// unique name.
+	// Env is the environment of the controllers and the bases, a DNS label. MQTT topics and Node labels contain it.
+	// Default: dev; with an external broker or an existing cluster, a generated name.
 	Env string `json:"env,omitempty" check:"label"`
 	// Bases configures the simulated bases.
 	Bases Bases `json:"bases,omitzero"`
@@ -85,9 +82,9 @@ type Spec struct {
 	Broker Broker `json:"broker,omitzero"`
 	// Controller configures the module controller.
 	Controller Controller `json:"controller,omitzero"`
-	// Wait is the maximum time to wait until each component is ready, and after that until the Nodes are Ready.
-	// Default: 60s; with the provider kind, or with bases in Pods, 5m; plus 15s for each thousand bases, or 4m with
-	// the provider existing.
+	// Wait is the maximum time until each component is ready, and after that until the Nodes are Ready. Default: 60s;
+	// with the provider kind, or with bases in Pods, 5m; for each thousand bases, 15s more, or 4m more with the
+	// provider existing.
 	Wait *metav1.Duration `json:"wait,omitempty" check:"positive"`
 }
 
@@ -102,42 +99,38 @@ const (
 
 // KindCluster configures a kind cluster.
 type KindCluster struct {
-	// Nodes is the number of nodes, from 1 to 10, including the control plane. Default: 1.
+	// Nodes is the number of nodes, including the control plane. Default: 1.
 	Nodes int `json:"nodes,omitempty" jsonschema:"minimum=1,maximum=10"` // a node uses about 300 MB of memory
-	// Engine is the container engine that runs the nodes: docker or podman. Other providers ignore it. Default: the
-	// first of the two engines that responds.
+	// Engine is the container engine that runs the nodes. Other providers ignore it. Default: the first of the two
+	// engines that responds.
 	Engine Engine `json:"engine,omitempty" jsonschema:"enum=docker,enum=podman"`
 	// Image is the node image. Default: kind's default node image, or the image that `make node-image` builds if only
 	// that image is available locally.
 	Image string `json:"image,omitempty"`
-	// Version is the Kubernetes version, such as v1.36.3. It cannot be combined with Image. Default: the version of
-	// the node image.
+	// Version is the Kubernetes version, such as v1.36.3, instead of Image. Default: the version of the node image.
 	Version string `json:"version,omitempty"`
 }
 
 // Cluster selects an existing cluster.
 type Cluster struct {
-	// Kubeconfig is the path of a kubeconfig file. Default: the kubeconfig files that kubectl uses.
+	// Kubeconfig is the path of a kubeconfig file. Default: ~/.kube/config.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// Context is the name of a context in the kubeconfig file. It has no default: the sandbox never uses the current
-	// context unless you name it.
+	// Context is the name of a context in the kubeconfig file. It has no default, not even the current context.
 	Context string `json:"context,omitempty"`
-	// Consent allows the sandbox to use a cluster that does not have the sandbox's ownership marker yet. Default:
-	// false.
+	// Consent allows the sandbox to use a cluster without an ownership marker. Default: false.
 	Consent bool `json:"consent,omitempty"`
 }
 
 // API configures the Kubernetes API server.
 type API struct {
-	// Listen is the listen address, ADDRESS:PORT. Kubeconfigs contain 127.0.0.1 and the port, so the API server must
-	// be reachable at that address. All clients, local and remote, must authenticate with a certificate. Default:
-	// 127.0.0.1 and any free port.
+	// Listen is the listen address, ADDRESS:PORT. The API server must be reachable at 127.0.0.1 and the port, which
+	// kubeconfigs contain. All clients must authenticate. Default: 127.0.0.1 and any free port.
 	Listen string `json:"listen,omitempty"`
 }
 
 // Bases configures the simulated bases of a sandbox. All bases have the same settings.
 type Bases struct {
-	// Count is the number of bases, from 1 to 20000.
+	// Count is the number of bases.
 	Count *int `json:"count,omitempty" jsonschema:"minimum=1,maximum=20000,default=3" limits:", the maximum for one sandbox"`
 	// Name is the name that each base reports. Pods select bases by this name.
 	Name string `json:"name,omitempty" jsonschema:"default=base" check:"nodeLabel"`
@@ -145,31 +138,26 @@ type Bases struct {
 	Version string `json:"version,omitempty" jsonschema:"default=1.0.0" check:"nodeLabel"`
 	// ClusterName is the cluster name that each base reports. Default: the name of the sandbox.
 	ClusterName string `json:"clusterName,omitempty"`
-	// Activation selects which installed versions of a module are active: the newest (newModule), the first (default)
-	// or all (multi).
+	// Activation selects the active versions of a module: the newest (newModule), the first (default) or all (multi).
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
-	// WebPort is the port on which a base serves its modules. Services use this port as targetPort.
+	// WebPort is the port on which a base serves its modules, the targetPort of Services.
 	WebPort int `json:"webPort,omitempty" jsonschema:"minimum=1,maximum=65535,default=8080"`
-	// Fetch selects which module jars a base opens: never, available or always. With available, a base opens file://
-	// and http:// URLs that lead to a jar. With always, it opens every URL, and the installation fails if there is no
-	// jar. If a jar was opened, the name and the version of the module come from the manifest of the jar.
+	// Fetch selects which module jars a base opens. With available, a base opens file:// and http:// URLs that lead
+	// to a jar. With always, it opens every URL, and the installation fails without a jar.
 	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always,default=never"`
-	// WebModules lists the modules that are web applications, each with its name, its version (default: every
-	// version) and its contextPath (default: the name). A base refuses to install a version whose context path is
-	// used by another installed version. Default: none.
+	// WebModules lists the modules that are web applications, with name, version (default: all) and contextPath
+	// (default: the name). A base rejects a version whose context path another installed version uses. Default: none.
 	WebModules []WebModule `json:"webModules,omitempty"`
-	// Runtime selects where the bases run: in the sandbox process (process), or in Pods (cluster).
+	// Runtime selects where the bases run: in the daemon (process), or in Pods (cluster).
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=cluster,default=process"`
-	// PerPod is the number of bases in one Pod, from 1 to 2000. With 1, each base has the IP address of its Pod, so
-	// that Services can reach the base. Requires the runtime cluster. Default: 500.
+	// PerPod is the number of bases in one Pod. With 1, each base has the IP address of its Pod, and Services reach
+	// it. Requires the runtime cluster. Default: 500.
 	PerPod int `json:"perPod,omitempty" jsonschema:"minimum=1,maximum=2000"` // all bases of a Pod fail together
-	// Image is the image of the base Pods. Build it with make image-fakebase and push it to a registry from which the
-	// nodes can pull. Requires the runtime cluster. Default: with the provider kind, an image of the local binary
-	// fakebase; the provider existing has no default.
+	// Image is the image of the base Pods, from make image-fakebase. Requires the runtime cluster. Default: with the
+	// provider kind, an image of the local binary fakebase; the provider existing has no default.
 	Image string `json:"image,omitempty"`
-	// AgentImage is the image of the agent Pod that sends requests to the bases. Build it with make image-sandbox;
-	// the nodes must be able to pull it. Requires the runtime cluster and the provider existing. Default: this
-	// machine sends the requests through the API server.
+	// AgentImage is the image of the Pod that sends requests to the bases, from make image-sandbox. Requires the
+	// runtime cluster and the provider existing. Default: this machine sends the requests through the API server.
 	AgentImage string `json:"agentImage,omitempty"`
 }
 
@@ -211,30 +199,27 @@ const (
 // Broker configures the MQTT broker of a sandbox: either the embedded broker or an external broker. The embedded
 // broker, or the relay to the external broker, listens on this machine.
 type Broker struct {
-	// Port is the port on this machine on which the broker, or the relay to the external broker, listens. Default: 0,
-	// any free port.
+	// Port is the port of the broker, or of the relay to the external broker, on this machine. Default: 0, any free
+	// port.
 	Port int `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535" limits:"; 0 is any free port"`
-	// TLS enables TLS on Port, with a certificate that the certificate authority of the sandbox issues. Default:
-	// false.
+	// TLS enables TLS on Port, with a certificate of the sandbox's CA. Default: false.
 	TLS bool `json:"tls,omitempty"`
 	// URL is the URL of an external broker: mqtt:// or mqtts:// (also tcp, ssl and tls), a host, and a port (default:
-	// 1883 or 8883). It may contain a user name, but no password. The sandbox does not stop the external broker, and
-	// leaves no data on it. The fields below require URL. Default: none; the embedded broker is used.
+	// 1883 or 8883). It may contain a user name, but no password. The fields below require URL. Default: none; the
+	// embedded broker is used.
 	URL string `json:"url,omitempty"`
 	// Username is the user name for the external broker. Default: none.
 	Username string `json:"username,omitempty"`
-	// PasswordFile is the path of a file that contains the password for the external broker. Default: the password is
-	// read from the environment variable KOUPSANDBOX_BROKER_PASSWORD of koupsandbox up.
+	// PasswordFile is the path of a file with the password for the external broker. Default:
+	// $KOUPSANDBOX_BROKER_PASSWORD.
 	PasswordFile string `json:"passwordFile,omitempty"`
-	// CAFile is the path of a file with the CA certificates that verify the certificate of the external broker.
-	// Default: the system CA certificates.
+	// CAFile is the path of the CA certificates that verify the external broker. Default: the system CA certificates.
 	CAFile string `json:"caFile,omitempty"`
-	// CertFile and KeyFile are the paths of the client certificate for the external broker and of its private key.
-	// Default: none.
+	// CertFile is the path of the client certificate for the external broker. Default: none.
 	CertFile string `json:"certFile,omitempty"`
-	KeyFile  string `json:"keyFile,omitempty"`
-	// Consent allows the sandbox to use an environment in which other clients of the broker are active. Default:
-	// false.
+	// KeyFile is the path of the private key of the client certificate. Default: none.
+	KeyFile string `json:"keyFile,omitempty"`
+	// Consent allows an environment in which other clients of the broker are active. Default: false.
 	Consent bool `json:"consent,omitempty"`
 }
 
@@ -251,60 +236,44 @@ const (
 
 // Controller configures the module controller of a sandbox.
 type Controller struct {
-	// Location selects where the controller runs: host, or cluster with the providers kind and existing. With cluster
-	// and kind, the broker listens with TLS on the address of this machine in the network of the container engine.
-	// With cluster and existing, the controller Pods connect to spec.broker.url. Default: cluster with the provider
-	// kind, if the cluster and this machine can reach each other; otherwise host.
+	// Location selects where the controller runs: on this machine (host), or in Pods with the providers kind and
+	// existing (cluster). Default: cluster with the provider kind, if the cluster and this machine can reach each
+	// other; otherwise host.
 	Location Location `json:"location,omitempty" jsonschema:"enum=host,enum=cluster"`
-	// Image is the image of the controller Pods, which make image-controller builds. It is required, and only
-	// allowed, with the location cluster and the provider existing. With the provider kind, the sandbox loads the
-	// controller binary into the nodes.
+	// Image is the image of the controller Pods, from make image-controller. It is required, and only allowed, with
+	// the location cluster and the provider existing.
 	Image string `json:"image,omitempty"`
-	// Replicas is the number of controller processes that share the bases, from 1 to 9.
+	// Replicas is the number of controllers that share the bases.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"`
-	// Env lists environment variables for the controller, in addition to the variables that the sandbox sets. With
-	// Command, the process also inherits some variables of koupsandbox up, such as PATH, HOME and the variables for
-	// the language and the time zone. Default: none.
+	// Env lists environment variables for the controller, in addition to the variables that the sandbox sets. Default:
+	// none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
-	// APIView enables the API proxy between local controllers and the API server. Faults of the target api require
-	// the proxy. A scenario with such faults enables the proxy itself, which restarts the controllers. Default:
-	// false.
+	// APIView enables the API proxy between local controllers and the API server, which faults of the target api
+	// require. A scenario with such faults enables the proxy, which restarts the controllers. Default: false.
 	APIView bool `json:"apiView,omitempty"`
 
-	// Command runs a custom controller instead of the bundled controller. It lists the binary and its first
-	// arguments. The command runs on this machine, once for each replica. A binary name with a slash is relative to
-	// WorkingDir; otherwise the binary is looked up in PATH. The sandbox sets no environment variables for the
-	// command. Command, Args, Env, Files and Ready.HTTP are Go templates (text/template) with these values:
-	// {{.Kubeconfig}} is the path of a kubeconfig file. {{.BrokerHost}}, {{.BrokerPort}}, {{.BrokerUser}} and
-	// {{.BrokerPassword}} are the settings of the broker connection, and {{.BrokerCA}} is the path of the CA
-	// certificate for the broker, which is empty without TLS. {{.Env}} is the environment. {{.ClientID}} is a unique
-	// ID of the replica, which stays the same when the replica restarts; {{.ClientPrefix}} is the prefix of MQTT
-	// client IDs. {{.HTTPTunnelPort}} is the port for heartbeats over HTTP on 127.0.0.1, and {{.Gateway}} is the URL
-	// of the HTTP proxy for commands to bases with the tunnel http. {{.MetricsAddr}} and {{.HealthAddr}} are free
-	// addresses (host:port). {{.Name}} is the name of the replica (module-controller, module-controller-2, ...),
-	// {{.Index}} is the number of the replica, starting at 1, and {{.Replicas}} is the number of replicas. {{.Files}}
-	// is the path of the directory that contains Files, and {{.Speed}} is the speed of the sandbox. Default: none;
-	// the bundled controller is used.
+	// Command is the binary of a custom controller and its first arguments. The sandbox starts it on this machine for
+	// each replica. Command, Args, Env, Files and Ready.HTTP are Go templates; docs/en/how-to/run-your-own-controller.md
+	// lists the values. Default: none; the bundled controller is used.
 	Command []string `json:"command,omitempty" jsonschema:"minItems=1"`
-	// Args lists the arguments that follow the arguments in Command. An argument is omitted if its template evaluates
-	// to an empty string, as in {{if .BrokerCA}}--ca={{.BrokerCA}}{{end}}. Requires Command. Default: none.
+	// Args lists the arguments after Command. An argument is omitted if its template evaluates to an empty string.
+	// Requires Command. Default: none.
 	Args []string `json:"args,omitempty"`
 	// WorkingDir is the working directory of Command, relative to the directory of the configuration file. Requires
 	// Command. Default: the directory of the configuration file.
 	WorkingDir string `json:"workingDir,omitempty"`
-	// Files maps file names to the content of the files. The sandbox writes the files for each replica into the
-	// directory {{.Files}}. Requires Command. Default: none.
+	// Files maps file names to content. The sandbox writes the files into the directory {{.Files}} of each replica.
+	// Requires Command. Default: none.
 	Files map[string]string `json:"files,omitempty"`
-	// Ready is the condition under which the controller is ready. Requires Command. Default: the controller is ready
-	// as soon as its process runs.
+	// Ready is the readiness condition of the controller. Requires Command. Default: the controller is ready as soon
+	// as its process runs.
 	Ready *ControllerReady `json:"ready,omitempty"`
 }
 
 // ControllerReady is the condition under which a custom controller is ready. Exactly one field is set.
 type ControllerReady struct {
-	// HTTP is a URL that responds with status 200 when the controller is ready. A path, such as /readyz, refers to
-	// {{.HealthAddr}}.
+	// HTTP is a URL that answers 200 when the controller is ready. A path, such as /readyz, refers to {{.HealthAddr}}.
 	HTTP string `json:"http,omitempty" jsonschema:"oneof_required=http"`
-	// Log is a regular expression (RE2) that matches an output line that the controller prints when it is ready.
+	// Log is a regular expression (RE2) for the output line that the controller prints when it is ready.
 	Log string `json:"log,omitempty" jsonschema:"oneof_required=log"`
 }

@@ -31,8 +31,8 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// programs maps each program name to a function that does the same as the upstream main function of the program. It
-// returns the exit status, unless the program exits itself.
+// programs maps each program name to a function that replaces the upstream main function of the program. The function
+// returns the exit status, or exits the process itself.
 var programs = map[string]func() int{
 	"etcd":                    runEtcd,
 	"kube-apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
@@ -48,7 +48,7 @@ func main() {
 	os.Exit(run(os.Args[0], os.Stderr, programs))
 }
 
-// run runs the program named by the last element of the path name, and returns the exit status.
+// run runs the program that the last element of the path name selects, and returns the exit status.
 func run(name string, stderr io.Writer, programs map[string]func() int) int {
 	if program := programs[filepath.Base(name)]; program != nil {
 		return program()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRunIsTheProgramOfItsName checks that the name of the executable selects the program. The programs themselves
-// are tested upstream.
+// TestRunIsTheProgramOfItsName checks that run selects the program by the name of the executable. The programs
+// themselves are tested upstream.
 func TestRunIsTheProgramOfItsName(t *testing.T) {
 	called := ""
 	known := map[string]func() int{

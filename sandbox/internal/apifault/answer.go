@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// errChanged is the message of a conflict error from a real API server.
+// errChanged has the same message as a conflict error from a real API server.
 var errChanged = errors.New("the object has been modified; please apply your changes to the latest " +
 	"version and try again")
 
-// errorStatus returns the Status object that an API server sends with an HTTP status code. retryAfter is only used
-// for status 429.
+// errorStatus returns the Status object that an API server would send with the HTTP status code. retryAfter is only
+// used for status 429.
 func errorStatus(code int, r *request, retryAfter time.Duration) metav1.Status {
 	switch code {
 	case http.StatusConflict:

@@ -26,8 +26,8 @@ import (
 
 const (
 	loopback = "127.0.0.1"
-	// maxStreams is the maximum number of concurrent requests per connection. It is higher than the limit of the API
-	// server, so that the proxy adds no limit.
+	// maxStreams is the maximum number of concurrent requests per connection. It exceeds the limit of the API server,
+	// so that the proxy never restricts a client further.
 	maxStreams = 2000
 )
 
@@ -94,7 +94,7 @@ func (e *endpoint) serve() {
 	e.serving.Go(func() { _ = e.server.ServeTLS(valveListener{e.listener, e.valve}, "", "") }) // ends with close
 }
 
-// setUpstream sets the URL of the API server, and the transport that adds the credentials.
+// setUpstream sets the URL of the API server and the transport to it, which adds the credentials.
 func (e *endpoint) setUpstream(to *url.URL, transport http.RoundTripper) {
 	proxy := &httputil.ReverseProxy{
 		Transport: transport,

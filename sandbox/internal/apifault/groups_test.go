@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// TestFaultsOfGroups checks that fault IDs are unique within a group, and that clearing the faults of one group does
-// not affect other groups.
+// TestFaultsOfGroups checks that fault IDs are unique within a group but may repeat in other groups, and that
+// clearing the faults of one group does not affect other groups.
 func TestFaultsOfGroups(t *testing.T) {
 	r := newRig(t)
 	refuse := func(group string) error {
@@ -43,8 +43,8 @@ func TestFaultsOfGroups(t *testing.T) {
 	}
 }
 
-// TestWritesOfGroups checks that Writes returns the writes to objects of the group and to objects without a group.
-// After ForgetGroup, the objects of the deleted group must be treated as objects without a group.
+// TestWritesOfGroups checks that Writes counts the writes to objects of the group and to objects without a group.
+// After ForgetGroup, it must count writes to objects of the deleted group as writes to objects without a group.
 func TestWritesOfGroups(t *testing.T) {
 	r := newRig(t)
 	began := time.Now()

@@ -27,13 +27,14 @@ func listKey(r *http.Request) string {
 	return r.URL.RequestURI() + "\n" + r.Header.Get("Accept") + "\n" + r.Header.Get("Accept-Encoding")
 }
 
-// allowsStale reports whether a list request accepts data of any age (resourceVersion=0).
+// allowsStale reports whether r is a list request that accepts data of any age (resourceVersion=0). q contains the
+// attributes of r.
 func allowsStale(r *http.Request, q *request) bool {
 	return q.verb == "list" && r.URL.Query().Get("resourceVersion") == "0" &&
 		r.URL.Query().Get("resourceVersionMatch") != "Exact"
 }
 
-// fetch sends a recorded list request again and returns the response.
+// fetch repeats a recorded list request and returns the response.
 func fetch(ctx context.Context, to http.RoundTripper, original *http.Request) (*listResponse, error) {
 	response, err := to.RoundTrip(original.Clone(ctx))
 	if err != nil {

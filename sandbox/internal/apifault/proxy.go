@@ -23,7 +23,7 @@ var ErrNoController = errors.New("no module controller uses the API proxy; creat
 type Options struct {
 	// Dir is the directory for the kubeconfigs of controllers. Other users must not be able to read it. Required.
 	Dir string
-	// Kubeconfig is the path of the kubeconfig for access to the API server without the proxy. Required.
+	// Kubeconfig is the path of a kubeconfig that connects directly to the API server. Required.
 	Kubeconfig string
 	// Faults contains the faults of the sandbox. Required.
 	Faults *fault.Set
@@ -31,7 +31,7 @@ type Options struct {
 	// The namespace is empty for cluster-scoped objects. The name is empty for create requests. GroupOf must not
 	// block. Default: no object belongs to a group.
 	GroupOf func(namespace, name string) string
-	// Kill kills the controller with the given number and blocks until the controller has exited. Required for faults
+	// Kill kills the controller with the number n and blocks until the controller has exited. Required for faults
 	// that kill controllers.
 	Kill func(n int)
 }
@@ -55,7 +55,7 @@ func New(o Options) *Proxy {
 	return &Proxy{o: o, rules: newRules(o), endpoints: map[int]*endpoint{}}
 }
 
-// Start runs the proxy until ctx ends. Then it aborts in-flight requests and closes the ports.
+// Start runs the proxy until ctx ends. It then clears all API faults, aborts in-flight requests and closes the ports.
 func (p *Proxy) Start(ctx context.Context) error {
 	<-ctx.Done()
 	p.mu.Lock()
@@ -71,9 +71,9 @@ func (p *Proxy) Start(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// AddController opens a port for the n-th controller, counted from 1. It returns the path of the kubeconfig with
-// which the controller connects to the port. If the port is already open, AddController only rereads the address and
-// the credentials of the API server from Options.Kubeconfig.
+// AddController opens a port for controller n, counted from 1. It returns the path of a kubeconfig that connects the
+// controller to this port. If the port is already open, AddController only rereads the address and the credentials of
+// the API server from Options.Kubeconfig.
 func (p *Proxy) AddController(name string, n int) (kubeconfig string, err error) {
 	config, err := clientcmd.BuildConfigFromFlags("", p.o.Kubeconfig)
 	if err != nil {
@@ -109,7 +109,7 @@ func (p *Proxy) AddController(name string, n int) (kubeconfig string, err error)
 }
 
 // Inject sets a fault and returns its ID. The fault must be valid and have its defaults set. For an oldList fault,
-// Inject blocks until the lists have been read from the API server.
+// Inject blocks until it has read the lists from the API server.
 func (p *Proxy) Inject(ctx context.Context, i fault.Injection) (id string, err error) {
 	p.mu.Lock()
 	_, known := p.endpoints[i.Replica]
@@ -124,18 +124,19 @@ func (p *Proxy) Inject(ctx context.Context, i fault.Injection) (id string, err e
 	return p.rules.inject(ctx, i)
 }
 
-// ForgetGroup removes a group. From then on, the writes to its objects count as writes to objects without a group.
+// ForgetGroup removes a group. From then on, writes to objects of the group count as writes to objects without a
+// group.
 func (p *Proxy) ForgetGroup(group string) { p.rules.forgetGroup(group) }
 
-// Writes contains the numbers of write requests of the controllers.
+// Writes counts the write requests that the controllers have sent.
 type Writes struct {
-	// By is the number of write requests by controller number, and by verb and resource, such as "update
+	// By contains the number of write requests by controller number, and then by verb and resource, such as "update
 	// pods/status".
 	By map[int]map[string]int `json:"by"`
 	// Last is the time of the last write to an object other than a Lease; zero if there was none.
 	Last time.Time `json:"last,omitzero"`
 }
 
-// Writes returns the numbers of writes to objects of a group and to objects without a group. If group is empty, it
-// returns the numbers of all writes.
+// Writes counts the writes to objects of a group and to objects without a group. If group is empty, it counts all
+// writes.
 func (p *Proxy) Writes(group string) Writes { return p.rules.writesOf(group) }

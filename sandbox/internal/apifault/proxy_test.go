@@ -35,14 +35,14 @@ import (
 
 const waitTimeout = check.Patience
 
-// fakeAPI is a fake API server with HTTP/2. It requires a token, records requests, and sends the watch events that a
-// test publishes.
+// fakeAPI is a fake API server that supports HTTP/2. It requires a token, records requests, and sends the watch
+// events that the test publishes.
 type fakeAPI struct {
 	*httptest.Server
 	mu       sync.Mutex
 	requests []string                 // method and path of each request
 	version  string                   // resource version in list responses
-	watches  map[string][]chan string // channels for the object names to send to open watches, by path
+	watches  map[string][]chan string // channels for object names to send, one per open watch, by path
 	ended    chan struct{}            // receives a value when a watch has ended
 }
 
@@ -130,7 +130,7 @@ func (f *fakeAPI) count(request string) (n int) {
 	return n
 }
 
-// rig is a test setup with a controller client that connects to a fake API server through a proxy.
+// rig is a test setup: a controller client that connects to a fake API server through a proxy.
 type rig struct {
 	*apifault.Proxy
 	faults     *fault.Set
@@ -142,7 +142,7 @@ type rig struct {
 
 	mu     sync.Mutex
 	events []string
-	killed atomic.Int64 // sum of the numbers of the killed controllers
+	killed atomic.Int64 // sum of the numbers of killed controllers
 }
 
 func newRig(t testing.TB) *rig {
@@ -313,8 +313,8 @@ func TestAuthentication(t *testing.T) {
 	}
 }
 
-// TestHoldWatch checks that a holdWatch fault for Nodes holds existing and new watches of Nodes, but not watches of
-// Pods. When the fault is cleared, the held events must be delivered in order.
+// TestHoldWatch checks that a holdWatch fault for Nodes holds the events of existing and new watches of Nodes, but
+// not of Pods. When the fault is cleared, the held events must be delivered in order.
 func TestHoldWatch(t *testing.T) {
 	r := newRig(t)
 	ofNodes, ofPods := r.watch(r.client.CoreV1().Nodes().Watch), r.watch(r.client.CoreV1().Pods("").Watch)
@@ -350,8 +350,8 @@ func TestHoldWatch(t *testing.T) {
 	}
 }
 
-// TestFaultsBeyondContract checks that watch events are dropped, duplicated or reordered until the fault is cleared.
-// Watches of other resources must not be affected.
+// TestFaultsBeyondContract checks the faults that drop, duplicate or reorder watch events: they must change events
+// until the fault is cleared, and must not affect watches of other resources.
 func TestFaultsBeyondContract(t *testing.T) {
 	for kind, want := range map[core.Kind][]string{
 		v1alpha1.APILoseEvents:    {"n4"},
@@ -381,7 +381,8 @@ func TestFaultsBeyondContract(t *testing.T) {
 	}
 }
 
-// TestStopHeldWatch checks that a held watch that the client stops also ends in the proxy and at the API server.
+// TestStopHeldWatch checks that, when the client stops a held watch, the watch also ends in the proxy and at the API
+// server.
 func TestStopHeldWatch(t *testing.T) {
 	r := newRig(t)
 	w, err := r.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
@@ -402,8 +403,8 @@ func TestStopHeldWatch(t *testing.T) {
 	}
 }
 
-// TestCutWatch checks that a cutWatch fault ends a watch in the same way as a timeout. With relist, the next watch
-// request must fail with status 410, and the request after it must succeed.
+// TestCutWatch checks that a cutWatch fault ends a watch in the same way as a server-side timeout. With relist, the
+// next watch request must fail with status 410, and the request after that must succeed.
 func TestCutWatch(t *testing.T) {
 	r := newRig(t)
 	ofNodes, ofPods := r.watch(r.client.CoreV1().Nodes().Watch), r.watch(r.client.CoreV1().Pods("").Watch)
@@ -478,7 +479,8 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestTooManyRequests checks that a client repeats a write after the delay in a response with status 429.
+// TestTooManyRequests checks that a client whose write is rejected with status 429 retries it after the delay in the
+// response.
 func TestTooManyRequests(t *testing.T) {
 	r := newRig(t)
 	r.set(v1alpha1.Fault{ID: "busy", Kind: v1alpha1.APIRefuse, Status: 429, Count: 1})
@@ -491,8 +493,8 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// TestLoseAnswer checks that the API server executes the write but the client receives no response. Watches must not
-// be affected.
+// TestLoseAnswer checks that a loseAnswer fault makes the API server execute the write while the client receives no
+// response. Watches must not be affected.
 func TestLoseAnswer(t *testing.T) {
 	r := newRig(t)
 	ofPods := r.watch(r.client.CoreV1().Pods("").Watch)
@@ -514,8 +516,8 @@ func TestLoseAnswer(t *testing.T) {
 	}
 }
 
-// TestKill checks that the controller is killed before or after a write, and that it receives no response to the
-// write.
+// TestKill checks that a kill fault kills the controller before or after a write, and that the controller receives no
+// response to the write.
 func TestKill(t *testing.T) {
 	for kind, executed := range map[core.Kind]int{v1alpha1.APIKillBefore: 0, v1alpha1.APIKillAfter: 1} {
 		r := newRig(t)
@@ -537,8 +539,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestOldList checks that a list request with resourceVersion=0 receives the response from the time when the fault
-// was set. Other list requests must receive current data.
+// TestOldList checks that, with an oldList fault, a list request with resourceVersion=0 receives the response that
+// was saved when the fault was set. Other list requests must receive current data.
 func TestOldList(t *testing.T) {
 	r := newRig(t)
 	list := func(version string) string {
@@ -584,7 +586,7 @@ func TestBlackHole(t *testing.T) {
 	}
 }
 
-// TestReplica checks that a fault for one controller acts only on this controller, and that fault IDs are unique.
+// TestReplica checks that a fault for one controller affects no other controller, and that fault IDs are unique.
 func TestReplica(t *testing.T) {
 	r := newRig(t)
 	second, err := r.AddController("module-controller-2", 2)

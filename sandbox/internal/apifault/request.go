@@ -8,14 +8,15 @@ import (
 
 // request contains the attributes of an API request.
 type request struct {
-	// verb is the verb as in a Role; empty for requests that are not for a resource, such as /healthz.
+	// verb is the RBAC verb; empty for requests to non-resource URLs, such as /healthz.
 	verb                               string
 	group, resource, subresource, name string
 	// namespace is empty for cluster-scoped resources and for requests in all namespaces.
 	namespace string
 }
 
-// The verbs by HTTP method: for single objects and for collections.
+// Kubernetes API verbs by HTTP method. verbsOfOne is for requests for a single object. verbsOfMany is for requests
+// for a collection.
 var (
 	verbsOfOne = map[string]string{http.MethodGet: "get", http.MethodPut: "update", http.MethodPatch: "patch",
 		http.MethodDelete: "delete", http.MethodPost: "create"}
@@ -58,7 +59,7 @@ func parseRequest(r *http.Request, prefix string) (out request) {
 
 func (r *request) isWrite() bool { return slices.Contains(writeVerbs, r.verb) }
 
-// resourcePath returns the resource with its subresource as in a Role, such as pods/status.
+// resourcePath returns the resource with its subresource in the form that a Role uses, such as pods/status.
 func (r *request) resourcePath() string {
 	if r.subresource == "" {
 		return r.resource
@@ -66,7 +67,7 @@ func (r *request) resourcePath() string {
 	return r.resource + "/" + r.subresource
 }
 
-// String returns a description such as "update of pods/status stock-7d".
+// String returns a description of the request, such as "update of pods/status stock-7d".
 func (r *request) String() string {
 	text := r.verb + " of " + r.resourcePath()
 	if r.name != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/valve"
 )
 
-// rules applies faults to the requests of controllers. The mutex of the Set guards all fields.
+// rules applies faults to the requests of controllers. The mutex of the embedded Set guards all fields.
 type rules struct {
 	*fault.Set
 	// groupOf returns the group of bases that an object belongs to, or the empty string for objects without a group.
@@ -25,8 +25,9 @@ type rules struct {
 
 	streams   []*stream
 	upstreams map[int]*upstream // by controller number
-	// lists contains the saved list responses of each oldList fault, by listKey. pendingRelists contains the watches
-	// that each cutWatch fault with relist has cut. The fault rejects the next request of each of these watches.
+	// lists contains the saved list responses of each oldList fault, by listKey. pendingRelists contains, for each
+	// cutWatch fault with relist, the watches that the fault has cut. The fault rejects the next request for each of
+	// these watches.
 	lists          map[*fault.Active]map[string]*listResponse
 	pendingRelists map[*fault.Active][]request
 }
@@ -35,11 +36,11 @@ type rules struct {
 type upstream struct {
 	next   http.RoundTripper
 	valve  *valve.Valve
-	writes map[string]*writes     // by group of bases
+	writes map[string]*writes     // by group
 	lists  map[string]listRequest // list requests sent by the controller, by listKey
 }
 
-// writes contains the numbers of writes to the objects of one group.
+// writes counts the writes to the objects of one group.
 type writes struct {
 	times map[string]int // number of writes by verb and resource
 	last  time.Time      // time of the last write to an object other than a Lease
@@ -62,7 +63,7 @@ func newRules(o Options) *rules {
 
 func (s *rules) inEffect() iter.Seq[*fault.Active] { return s.InEffect(v1alpha1.TargetAPI) }
 
-// matches reports whether a fault matches a request from the given controller.
+// matches reports whether a fault applies to a request from the controller with the number replica.
 func matches(x *fault.Active, replica int, q *request) bool {
 	m := &x.Fault.Match
 	if !x.Fault.ActsOn("", replica) || q.verb == "" {
@@ -84,17 +85,17 @@ func matches(x *fault.Active, replica int, q *request) bool {
 	return m.Name == "" || q.name != "" && strings.HasPrefix(q.name, m.Name)
 }
 
-// isBlackHole reports whether a fault blocks all data of the given controller.
+// isBlackHole reports whether a fault blocks all data of the controller with the number replica.
 func isBlackHole(x *fault.Active, replica int) bool {
 	return x.Fault.Kind == v1alpha1.APIBlackHole && x.Fault.ActsOn("", replica)
 }
 
-// actsOnEvents reports whether faults of this kind act on watch events.
+// actsOnEvents reports whether faults of the kind k act on watch events.
 func actsOnEvents(k core.Kind) bool {
 	return k == v1alpha1.APIHoldWatch || v1alpha1.TargetAPI.BeyondContract(k)
 }
 
-// setUpstream sets the connection of a controller to the API server.
+// setUpstream sets the transport and the valve of a controller's connection to the API server.
 func (s *rules) setUpstream(replica int, next http.RoundTripper, v *valve.Valve) {
 	s.Lock()
 	defer s.Unlock()
@@ -107,8 +108,7 @@ func (s *rules) setUpstream(replica int, next http.RoundTripper, v *valve.Valve)
 	s.updateValves()
 }
 
-// updateValves closes the valves of the controllers that are matched by a blackHole fault, and opens the valves of
-// all other controllers.
+// updateValves closes the valves of all controllers to which a blackHole fault applies, and opens all other valves.
 func (s *rules) updateValves() {
 	for n, w := range s.upstreams {
 		closed := false
@@ -119,7 +119,7 @@ func (s *rules) updateValves() {
 	}
 }
 
-// record counts a write request, or saves a list request.
+// record counts the request q if it is a write, and saves it if it is a list request that oldList faults can repeat.
 func (s *rules) record(replica int, q *request, r *http.Request) {
 	w := s.upstreams[replica]
 	if q.isWrite() {
@@ -142,7 +142,7 @@ func (w *upstream) count(group, what string, times int, last time.Time) {
 	}
 }
 
-// inject sets a valid fault and applies it to open watches and connections.
+// inject adds a valid fault and applies it to the open watches and connections.
 func (s *rules) inject(ctx context.Context, i fault.Injection) (id string, err error) {
 	var lists map[string]*listResponse
 	if i.Kind == v1alpha1.APIOldList {
@@ -200,7 +200,7 @@ func (s *rules) cutWatches(x *fault.Active) {
 	}
 }
 
-// takeRelist reports whether a watch request resumes a watch that the fault has cut. It returns true once per cut
+// takeRelist reports whether a watch request resumes a watch that the fault x has cut. It returns true once per cut
 // watch.
 func (s *rules) takeRelist(x *fault.Active, q *request) bool {
 	i := slices.Index(s.pendingRelists[x], *q)
@@ -244,7 +244,8 @@ func (s *rules) readLists(ctx context.Context, i fault.Injection) (map[string]*l
 	return lists, nil
 }
 
-// addStream applies faults to the events of a watch until the watch is closed.
+// addStream registers an open watch, applies the matching faults to it, and starts to read its events. Faults that
+// are set later also act on the watch until it is closed.
 func (s *rules) addStream(open *stream) {
 	open.onHeldEvent = func(open *stream, faults []*fault.Active) {
 		s.Lock()
@@ -271,8 +272,8 @@ func (s *rules) addStream(open *stream) {
 	open.start()
 }
 
-// resolveDrop records the result of a request whose response a fault drops. If the request failed, the fault stays
-// armed for the next matching request.
+// resolveDrop records whether a request succeeded whose response the fault x drops. If the request failed, the fault
+// stays armed for the next matching request.
 func (s *rules) resolveDrop(x *fault.Active, q *request, succeeded bool) {
 	s.Lock()
 	defer s.Unlock()
@@ -283,7 +284,7 @@ func (s *rules) resolveDrop(x *fault.Active, q *request, succeeded bool) {
 	}
 }
 
-// recordBlocked records that a blackHole fault has blocked data of the given controller.
+// recordBlocked records that the blackHole faults of a controller have blocked data.
 func (s *rules) recordBlocked(replica int) {
 	s.Lock()
 	defer s.Unlock()
@@ -294,7 +295,7 @@ func (s *rules) recordBlocked(replica int) {
 	}
 }
 
-// forgetGroup adds the writes of a group to the writes without a group.
+// forgetGroup adds the write counts of a group to the counts of objects without a group.
 func (s *rules) forgetGroup(group string) {
 	s.Lock()
 	defer s.Unlock()

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// maxQueued is the maximum number of queued bytes of a held watch. If it is exceeded, the watch ends, because an
-	// API server also ends a watch whose client reads too slowly.
+	// maxQueued is the maximum size in bytes of the queued events of a held watch. Above this limit, the watch ends,
+	// as it does when a client reads too slowly from a real API server.
 	maxQueued = 64 << 20
-	// maxFrame is the maximum size of a watch event. The largest object that etcd stores has 1.5 MB.
+	// maxFrame is the maximum size of a watch event in bytes. The largest object that etcd stores has 1.5 MB.
 	maxFrame = 32 << 20
 )
 
-// stream is the response body of a watch request. It reads events from the API server immediately, and queues them
+// stream is the response body of a watch request. It reads events from the API server as they arrive, and queues them
 // until the controller reads them.
 type stream struct {
 	request
@@ -35,7 +35,7 @@ type stream struct {
 	// onHeldEvent is called for each event that a fault affects.
 	onHeldEvent func(s *stream, faults []*fault.Active)
 	onClose     func()
-	// stopAbandon detaches the stream from the context of the watch request.
+	// stopAbandon stops abandon from being called when the context of the watch request ends.
 	stopAbandon func() bool
 
 	following sync.WaitGroup
@@ -46,12 +46,13 @@ type stream struct {
 	queue     [][]byte               // events that follow current
 	size      int                    // size of the queue in bytes
 	faults    map[*fault.Active]bool // faults that hold the watch or change its events
-	reordered []byte                 // event that a fault delivers after the next event
+	reordered []byte                 // event that a reorder fault delivers after the next event
 	err       error                  // error to return when the queue is empty
 	closed    bool
 }
 
-// newStream returns a stream. The stream reads events after start is called. It is abandoned when ctx ends.
+// newStream returns a stream for the response to a watch request. The stream reads no events before start is called.
+// When ctx ends, the stream is abandoned.
 func newStream(ctx context.Context, response *http.Response, q *request, replica int) *stream {
 	s := &stream{request: *q, replica: replica, body: response.Body, faults: map[*fault.Active]bool{},
 		onClose:     func() {},
@@ -62,8 +63,8 @@ func newStream(ctx context.Context, response *http.Response, q *request, replica
 	return s
 }
 
-// frameReader returns a function that reads the next watch event in the encoding of a content type. If the encoding
-// is unknown, the function returns chunks of data.
+// frameReader returns a function that reads the next watch event from a response with the given content type. If the
+// content type is unknown, the function returns chunks of data.
 func frameReader(contentType string, from io.Reader) func() ([]byte, error) {
 	kind, _, _ := mime.ParseMediaType(contentType) // an unknown type is read in chunks
 	r := bufio.NewReaderSize(from, 16<<10)
@@ -103,7 +104,8 @@ func isBookmark(frame []byte) bool {
 
 func (s *stream) start() { s.following.Go(s.follow) }
 
-// follow queues events until the response of the API server ends, or the stream is closed or cut.
+// follow reads and queues events. It blocks until the response of the API server ends, or the stream is closed or
+// cut.
 func (s *stream) follow() {
 	for {
 		frame, err := s.next()
@@ -117,7 +119,7 @@ func (s *stream) follow() {
 	}
 }
 
-// enqueue queues a watch event, or the error at the end of the response. It reports whether the stream has ended, and
+// enqueue queues a watch event, or the error that ended the response. It reports whether the stream has ended, and
 // returns the faults that affect the event.
 func (s *stream) enqueue(frame []byte, err error) (ended bool, faults []*fault.Active) {
 	s.mu.Lock()
@@ -146,7 +148,7 @@ func (s *stream) add(frames ...[]byte) {
 	}
 }
 
-// applyFaults returns the events to deliver in place of an event. It applies the faults that drop, duplicate or
+// applyFaults returns the events to deliver instead of the given event. It applies the faults that drop, duplicate or
 // reorder events, which an API server never does.
 func (s *stream) applyFaults(frame []byte) [][]byte {
 	if isBookmark(frame) {
@@ -202,7 +204,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// abandon ends the stream and discards its queue, even if the watch is held.
+// abandon ends the stream and discards queued events, even if the watch is held.
 func (s *stream) abandon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,7 +225,7 @@ func (s *stream) Close() error {
 	return err
 }
 
-// addFault applies a fault to all later events until removeFault is called.
+// addFault applies a fault to all subsequent events until removeFault is called.
 func (s *stream) addFault(x *fault.Active) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,8 +243,8 @@ func (s *stream) removeFault(x *fault.Active) {
 	s.changed.Broadcast()
 }
 
-// cut ends the watch after the event that the controller is reading. Queued events are discarded, because the next
-// watch begins after the last event that the controller has read.
+// cut ends the watch after the event that the controller is reading. It discards queued events, because the next
+// watch starts after the last event that the controller has read.
 func (s *stream) cut() {
 	s.mu.Lock()
 	s.queue, s.size, s.err = nil, 0, io.EOF

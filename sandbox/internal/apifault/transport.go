@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// errDropped is the error of a request whose response is dropped by a fault. The proxy then closes the connection.
+// errDropped is the error for a request whose response a fault drops. It makes the proxy close the connection.
 var errDropped = errors.New("response dropped by a fault")
 
 // transport sends the requests of one controller to the API server and applies faults to them.
@@ -58,7 +58,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// sleep blocks for a delay, or until ctx ends. It returns the cause of ctx if ctx ends first.
+// sleep blocks for a duration, or until ctx ends. It returns the cause of ctx if ctx ends first.
 func sleep(ctx context.Context, delay time.Duration) error {
 	if delay <= 0 {
 		return nil
@@ -71,7 +71,7 @@ func sleep(ctx context.Context, delay time.Duration) error {
 	}
 }
 
-// effects are the combined effects of all faults on a request.
+// effects combines the effects of all faults on a request.
 type effects struct {
 	delay    time.Duration
 	response *http.Response // response to send in place of the response of the API server
@@ -79,8 +79,8 @@ type effects struct {
 	kill     bool           // whether to kill the controller
 }
 
-// applyFaults returns the combined effects of the faults on a request. The delays of all faults are added up. Of the
-// other faults, only the one that was set first takes effect.
+// applyFaults returns the combined effects of the faults on a request. It adds up the delays of all faults. Of the
+// faults that do more than delay the request, only the one that was set first takes effect.
 func (s *rules) applyFaults(replica int, q *request, r *http.Request) (e effects) {
 	s.Lock()
 	defer s.Unlock()

@@ -14,8 +14,8 @@ import (
 const (
 	// ControllerUser is the user name of the module controller.
 	ControllerUser = "controller"
-	// BaseUser is the user name of all bases. A base is identified by its client ID, <prefix>@@@<identity>
-	// (protocol 3.1).
+	// BaseUser is the user name that all bases share. The broker identifies a base by its client ID,
+	// <prefix>@@@<identity> (protocol 3.1).
 	BaseUser = "base"
 
 	idSeparator = "@@@"
@@ -32,8 +32,8 @@ func NewPasswords() Passwords {
 	return Passwords{Controller: rand.Text(), Base: rand.Text()}
 }
 
-// access is the mochi hook for authentication and authorization. It does not allocate memory, because mochi calls it
-// for every message and every receiver.
+// access is the mochi hook for authentication and authorization. Its ACL check does not allocate memory, because
+// mochi calls it for every message and every receiver.
 type access struct {
 	mqtt.HookBase
 	passwords Passwords

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// queueTCP is the maximum number of queued messages of a TCP client, such as the controller. It must be large
+	// queueTCP is the maximum number of messages queued for a TCP client, such as the controller. It must be large
 	// enough for the responses of 10,000 bases to one round of queries. Mochi reserves 8 bytes per message.
 	queueTCP = 1 << 16
-	// queueMemory is the maximum number of queued messages of a base in this process. Such a base only receives
+	// queueMemory is the maximum number of messages queued for a base in this process. Such a base only receives
 	// commands from the controller.
 	queueMemory = 1 << 8
-	// maxInflight is the maximum number of unacknowledged messages of a client. Further messages are dropped. Mochi
-	// copies and sorts all unacknowledged messages every second.
+	// maxInflight is the maximum number of unacknowledged messages per client. The broker drops further messages. The
+	// limit is low because mochi copies and sorts all unacknowledged messages every second.
 	maxInflight = 1 << 15
 	// readBufferMemory is the size of the read buffer of an in-memory client. A typical command fits; a longer
 	// command needs several reads.
@@ -28,16 +28,17 @@ const (
 	// largestPacket is the maximum size of an MQTT packet in bytes. The bundled controller accepts packets of up to 1
 	// MiB.
 	largestPacket = 8 << 20
-	// statisticsSeconds is the update interval of mochi's $SYS topics. No user has permission to read these topics.
+	// statisticsSeconds is the update interval of mochi's $SYS topics, in seconds. No user has permission to read
+	// these topics.
 	statisticsSeconds = 60
 )
 
 // Options are the options of a Broker.
 type Options struct {
 	ListenOptions
-	// Env is the environment in the topics, koupleless_<env>/..., in lower case (protocol 3.4). Required.
+	// Env is the environment in the topics koupleless_<env>/..., in lower case (protocol 3.4). Required.
 	Env string
-	// Passwords are the passwords of the two users. Default: random passwords.
+	// Passwords contains the passwords of the two users. Default: random passwords.
 	Passwords Passwords
 }
 
@@ -96,8 +97,8 @@ func New(o Options) (*Broker, error) {
 	return &Broker{listener: l, server: server, memoryServer: memoryServer, passwords: passwords}, nil
 }
 
-// Start runs the broker until ctx ends. Then it closes all connections and returns nil. Start can be called only
-// once.
+// Start runs the broker and blocks until ctx ends. Then it closes all connections and returns nil. Start can be
+// called only once.
 func (b *Broker) Start(ctx context.Context) error {
 	if err := b.server.Serve(); err != nil {
 		return fmt.Errorf("running the broker: %w", err)
@@ -113,18 +114,18 @@ func (b *Broker) Start(ctx context.Context) error {
 // Passwords returns the passwords of the two users.
 func (b *Broker) Passwords() Passwords { return b.passwords }
 
-// Stats contains the counters since the start of the broker.
+// Stats contains counters that are collected from the start of the broker.
 type Stats struct {
 	Clients          int64 `json:"clients"`          // number of connected clients
 	Subscriptions    int64 `json:"subscriptions"`    // number of current subscriptions
-	MessagesReceived int64 `json:"messagesReceived"` // messages that clients have published
+	MessagesReceived int64 `json:"messagesReceived"` // messages received from clients
 	MessagesSent     int64 `json:"messagesSent"`     // messages sent to clients
 	Dropped          int64 `json:"dropped"`          // messages that were not delivered
 	Inflight         int64 `json:"inflight"`         // unacknowledged QoS 1 messages
 	Retained         int64 `json:"retained"`         // retained messages; a controller should retain none
 }
 
-// Err always returns nil. Only a Relay has a connection to an external broker that can fail.
+// Err always returns nil. Only a Relay, which connects to an external broker, can return an error.
 func (b *Broker) Err() error { return nil }
 
 // Stats returns the counters.

@@ -25,7 +25,7 @@ import (
 
 const patience = check.Patience
 
-// start starts a broker. The returned function end stops the broker and waits until Start has returned.
+// start starts a broker. It returns a function end that stops the broker and waits until Start has returned.
 func start(t testing.TB, o broker.Options) (b *broker.Broker, end func()) {
 	t.Helper()
 	if o.Env == "" {
@@ -68,7 +68,7 @@ func options(b *broker.Broker, l login) *paho.ClientOptions {
 		SetAutoReconnect(false).SetConnectTimeout(patience).SetOrderMatters(true)
 }
 
-// inMemory returns the client options of a base that connects through memory.
+// inMemory returns the client options for a base that connects through memory.
 func inMemory(t testing.TB, b *broker.Broker, identity string) *paho.ClientOptions {
 	return options(b, base(b, identity)).SetCustomOpenConnectionFn(
 		func(*url.URL, paho.ClientOptions) (net.Conn, error) { return b.Dial(t.Context()) })
@@ -162,7 +162,7 @@ func TestSubscribePermissions(t *testing.T) {
 }
 
 // TestPublishPermissions checks that the broker closes the connection of a base that publishes to a topic without
-// permission, because MQTT 3.1.1 has no error code for this case. The message must not be delivered.
+// permission, and does not deliver the message. MQTT 3.1.1 has no error code for this case.
 func TestPublishPermissions(t *testing.T) {
 	b := run(t, broker.Options{})
 	received := make(chan string, 10)
@@ -243,7 +243,8 @@ func TestBurstIsDeliveredCompletely(t *testing.T) {
 	}
 }
 
-// TestLargePacket checks that a packet that is too large only ends the connection of the client that sent it.
+// TestLargePacket checks that a packet above the size limit ends the connection of its sender and no other
+// connection.
 func TestLargePacket(t *testing.T) {
 	b := run(t, broker.Options{})
 	lost := make(chan error, 1)
@@ -317,8 +318,8 @@ func TestRestartOnSameAddress(t *testing.T) {
 	connect(t, options(again, controller(first)))
 }
 
-// TestBrokerStopsWhileClientsDisconnect checks that the broker stops even if clients disconnect at the same time.
-// Closing mochi listeners could block in this case.
+// TestBrokerStopsWhileClientsDisconnect checks that the broker stops even if clients disconnect at the same time. In
+// this case, closing mochi's own listeners can block.
 func TestBrokerStopsWhileClientsDisconnect(t *testing.T) {
 	b, end := start(t, broker.Options{})
 	var leave sync.WaitGroup

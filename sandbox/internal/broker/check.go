@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// answerTimeout is the maximum time to wait for one response from the broker.
+	// answerTimeout is the timeout for one response from the broker.
 	answerTimeout = 10 * time.Second
-	// IdleWait is the time without messages after which an environment is treated as unused. It is longer than the
+	// IdleWait is how long an environment must have no messages to be treated as unused. It is longer than the
 	// interval of base heartbeats, which is 10 s (protocol 3).
 	IdleWait = 12 * time.Second
 )
@@ -30,14 +30,14 @@ type CheckOptions struct {
 	Env string
 	// ClientPrefix is the prefix of the client IDs of this sandbox.
 	ClientPrefix string
-	// IdleWait is the time to wait for messages from other clients in Env. If such a message arrives, Check returns
-	// an error. Default: 0, other clients are allowed.
+	// IdleWait is how long Check waits for messages from other clients in Env. If such a message arrives, Check
+	// returns an error. Default: 0, which allows other clients.
 	IdleWait time.Duration
 }
 
 // Check tests the operations that the controller and bases need: it connects to the broker, subscribes, publishes and
 // receives messages. If IdleWait is set, it also waits that long for messages from other clients. It leaves no
-// retained messages. The error states the fix.
+// retained messages. The error message contains a fix.
 func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	conn, err := e.Dial(ctx)
 	if err != nil {
@@ -74,20 +74,20 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 	return c.checkUnused(ctx)
 }
 
-// check is the state of one call of Check.
+// check holds the state of one call of External.Check.
 type check struct {
 	*External
 	CheckOptions
 	conn     *recordingConn
 	client   paho.Client
-	name     string // identity of a base that does not exist, used for the test messages
+	name     string // identity of a nonexistent base, used in the test messages
 	id       string // MQTT client ID
 	root     string
 	messages chan paho.Message
 	done     chan struct{}
 }
 
-// receive handles a message. It is called in the goroutine that reads from the connection.
+// receive handles a message from the broker. The goroutine that reads from the connection calls it.
 func (c *check) receive(_ paho.Client, m paho.Message) {
 	select {
 	case c.messages <- m:
@@ -168,9 +168,9 @@ func (c *check) permissionError(operation string) error {
 
 // subscribe subscribes to the topics of the controller and of bases. With IdleWait, it subscribes to all topics of
 // the environment, because there may be retained commands from other controllers. It sends a single packet for all
-// topics. The reason is that mochi rejects a SUBSCRIBE whose packet identifier equals that of an unacknowledged
-// message to the client, although the two directions are independent [MQTT-2.3.1-4]. A first subscription can cause
-// such messages.
+// topics. A first subscription can cause messages to the client, and mochi rejects a later SUBSCRIBE if its packet
+// identifier equals that of an unacknowledged message, although the identifiers of the two directions are independent
+// [MQTT-2.3.1-4].
 func (c *check) subscribe(ctx context.Context) error {
 	required := []string{c.root + "+/base/+", c.root + c.name + "/+"}
 	filters := map[string]byte{}
@@ -195,8 +195,9 @@ func (c *check) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// echo publishes one message as a base and one as a controller, and waits until it receives both. A broker may accept
-// a message from a client without permission and drop it. Controllers and bases ignore these types of messages.
+// echo publishes one message to a topic of bases and one to a topic of the controller, and waits until it receives
+// both. This is necessary because a broker may accept, but not deliver, a message that a client has no permission to
+// publish. Controllers and bases ignore these types of messages.
 func (c *check) echo(ctx context.Context) error {
 	missing := map[string]bool{}
 	for _, topic := range []string{c.root + c.name + "/base/check", c.root + c.name + "/check"} {
@@ -246,7 +247,7 @@ func (c *check) checkUnused(ctx context.Context) error {
 	}
 }
 
-// foreignMessage returns an error if the message is from another client.
+// foreignMessage returns an error if the message was sent by another client.
 func (c *check) foreignMessage(m paho.Message) error {
 	if c.IdleWait == 0 || strings.HasPrefix(m.Topic(), c.root+c.name+"/") {
 		return nil
@@ -260,7 +261,8 @@ func (c *check) foreignMessage(m paho.Message) error {
 		c.Env, c.URL, message, m.Topic())
 }
 
-// recordingConn records the first received bytes and the read error, because paho does not report them.
+// recordingConn is a connection that records the first received bytes and the read error, because paho does not
+// report them.
 type recordingConn struct {
 	net.Conn
 	mu    sync.Mutex
@@ -281,7 +283,7 @@ func (w *recordingConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// connackCode is the index of the return code in a CONNACK packet of MQTT 3.1.1 and MQTT 5.
+// connackCode is the index of the return code in a CONNACK packet of MQTT 3.1.1 or MQTT 5.
 const connackCode = 3
 
 func (w *recordingConn) connack() (code byte, found bool) {

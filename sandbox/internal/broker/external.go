@@ -17,10 +17,10 @@ import (
 
 // External contains the address and the credentials of an external broker.
 type External struct {
-	// Username and Password are the broker credentials; both are empty for an anonymous client.
+	// Username and Password are the broker credentials. If both are empty, the client is anonymous.
 	Username, Password string
 
-	// CA, Cert and Key are the contents of the configured PEM files; each may be empty.
+	// CA, Cert and Key contain the configured PEM files. Fields without a configured file are empty.
 	CA, Cert, Key []byte
 
 	// URL is the configured URL. Addr is the host:port from the URL.
@@ -92,7 +92,7 @@ func (e *External) ClientURL() string {
 	return "tcp://" + e.Addr
 }
 
-// Dial connects to the broker, with TLS if the URL requires TLS. The error states the fix.
+// Dial connects to the broker. It uses TLS if the URL requires TLS. The error message contains a fix.
 func (e *External) Dial(ctx context.Context) (net.Conn, error) {
 	var d interface {
 		DialContext(ctx context.Context, network, addr string) (net.Conn, error)
@@ -107,7 +107,7 @@ func (e *External) Dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// explain adds the fix to a connection error.
+// explain adds a fix to a connection error.
 func (e *External) explain(err error) error {
 	var (
 		unknown  x509.UnknownAuthorityError

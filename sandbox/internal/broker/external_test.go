@@ -42,7 +42,7 @@ func write(t *testing.T, name, text string) string {
 	return file
 }
 
-// externalBroker starts a broker that plays the role of an external broker, and returns the settings for it.
+// externalBroker starts a broker that simulates an external broker, and returns the settings to connect to it.
 func externalBroker(t *testing.T, o broker.Options) (*broker.Broker, v1alpha1.Broker) {
 	t.Helper()
 	b := run(t, o)
@@ -282,8 +282,8 @@ func throughRelay(t *testing.T, b *broker.Broker, r *broker.Relay, name string, 
 	return o
 }
 
-// TestRelay checks that the relay forwards messages, and that closing or pausing the relay only affects the clients
-// of the relay.
+// TestRelay checks that the relay forwards messages, and that closing or pausing the relay affects only clients of
+// the relay.
 func TestRelay(t *testing.T) {
 	serving, ca := certificate(t, "127.0.0.1")
 	b, settings := externalBroker(t, broker.Options{ListenOptions: broker.ListenOptions{TLS: serving}})
@@ -372,8 +372,8 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// TestRelayReportsUnreachableBroker checks that Err returns an error while the broker is unreachable, and nil after
-// the broker has recovered.
+// TestRelayReportsUnreachableBroker checks that Err returns an error while the external broker is unreachable, and
+// nil after the external broker has recovered.
 func TestRelayReportsUnreachableBroker(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check.Must(t, err)

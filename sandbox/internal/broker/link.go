@@ -18,7 +18,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Component is the name of the Link component in `status`.
+// Component is the name of the broker component in the output of status.
 const Component = "broker"
 
 // Login contains the credentials of a broker user.
@@ -26,28 +26,31 @@ type Login struct{ User, Password string }
 
 // LinkOptions are the options of a Link.
 type LinkOptions struct {
-	// Host and Port are the listen address. Port 0 selects a free port, which does not change after Open. Required.
+	// Host and Port are the listen address. If Port is 0, Open selects a free port, which then does not change.
+	// Required.
 	Host string
 	Port int
 	// Env is the environment in the MQTT topics. Required.
 	Env string
 	// ClientPrefix is the prefix of MQTT client IDs. It is written to InfoFile for external bases. Required.
 	ClientPrefix string
-	// Serving issues a server certificate for hosts, and returns the path of the CA certificate. nil = plain TCP.
+	// Serving issues a server certificate for hosts, and returns the path of the CA certificate. nil means that the
+	// link does not use TLS.
 	Serving func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
-	// To is the external broker to which the link relays connections. nil = the link is an embedded broker.
+	// To is the external broker to which the link relays connections. nil = the link runs an embedded broker.
 	To *External
 	// Direct means that controllers and bases connect to the external broker directly, and only clients on this
 	// machine use the link. The link component then cannot be stopped or paused. Default: all clients use the link.
 	Direct bool
-	// View applies faults to the connections. It stays in use after the broker restarts. Default: no faults.
+	// View applies faults to the connections. The same View is used after a restart of the broker. Default: no
+	// faults.
 	View *mqttfault.Injector
 	// InfoFile is the path of the file to which the broker address and credentials are written for external bases.
 	// Required.
 	InfoFile string
 	// Logger is the logger of the broker or the relay. Required.
 	Logger *slog.Logger
-	// Changed is called with every new state of the link. It must not block or call the Link. Required.
+	// Changed is called with each new state of the link. It must not block or call methods of the Link. Required.
 	Changed func(state supervise.State, why string)
 }
 
@@ -60,7 +63,7 @@ type server interface {
 	Resume()
 	// Err returns the reason why the broker is unreachable, or nil.
 	Err() error
-	// Stats returns nil if the counters are not available.
+	// Stats returns the counters, or nil if the counters are not available.
 	Stats() *Stats
 }
 
@@ -69,8 +72,8 @@ var (
 	_ server = (*Relay)(nil)
 )
 
-// Link is the embedded broker, or a relay to an external broker. Scenarios stop and start a Link like a process,
-// which does not affect an external broker. The address and the logins never change. All methods may be called
+// Link is the embedded broker, or a relay to an external broker. Scenarios stop and start a Link like a process. This
+// does not affect the external broker. The address and the logins never change. All methods may be called
 // concurrently.
 type Link struct {
 	o                LinkOptions
@@ -152,7 +155,7 @@ func (l *Link) Open(ctx context.Context) error {
 	return nil
 }
 
-// Addr returns the host:port on which the link listens. The port is only known after Open.
+// Addr returns the host:port on which the link listens. The port is 0 before Open if Options.Port is 0.
 func (l *Link) Addr() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,7 +237,7 @@ func (l *Link) pause(paused bool) error {
 	return nil
 }
 
-// Dial opens a connection for a base in this process.
+// Dial opens a connection to the link for a base in this process.
 func (l *Link) Dial(ctx context.Context) (net.Conn, error) {
 	l.mu.Lock()
 	r := l.running
@@ -245,8 +248,8 @@ func (l *Link) Dial(ctx context.Context) (net.Conn, error) {
 	return r.server.Dial(ctx)
 }
 
-// reason returns own for an embedded broker. For a relay, it returns a text about the connection to the external
-// broker that contains relay.
+// reason returns own for an embedded broker. For a relay, it returns a text that contains relay and describes the
+// connection to the external broker.
 func (l *Link) reason(own, relay string) string {
 	if l.o.To == nil {
 		return own
@@ -254,7 +257,7 @@ func (l *Link) reason(own, relay string) string {
 	return fmt.Sprintf("the connection to %s is %s; the broker itself is not affected", l.URL(), relay)
 }
 
-// Components implements supervise.Part.
+// Components implements supervise.ComponentSet.
 func (l *Link) Components(context.Context) []supervise.Component {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,7 +276,7 @@ func (l *Link) Components(context.Context) []supervise.Component {
 	return []supervise.Component{c}
 }
 
-// ToStart implements supervise.Part.
+// ToStart implements supervise.ComponentSet.
 func (l *Link) ToStart(context.Context) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -283,7 +286,7 @@ func (l *Link) ToStart(context.Context) []string {
 	return []string{Component}
 }
 
-// Act implements supervise.Part.
+// Act implements supervise.ComponentSet.
 func (l *Link) Act(ctx context.Context, name string, action supervise.Action) error {
 	if name != Component {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
@@ -307,7 +310,8 @@ func (l *Link) Act(ctx context.Context, name string, action supervise.Action) er
 	}
 }
 
-// Stats returns the counters of a running embedded broker. In all other cases it returns nil.
+// Stats returns the counters of the embedded broker. It returns nil if the embedded broker is not running or the link
+// is a relay.
 func (l *Link) Stats() *Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()

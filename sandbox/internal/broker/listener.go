@@ -17,7 +17,8 @@ import (
 // errDown is returned while the broker does not accept connections.
 var errDown = errors.New("the broker is down")
 
-// acceptPause is the pause after Accept fails, for example because too many files are open.
+// acceptPause is how long to wait before the next attempt after Accept has failed, for example because too many files
+// are open.
 const acceptPause = 100 * time.Millisecond
 
 // ListenOptions are the options of a listener.
@@ -32,7 +33,8 @@ type ListenOptions struct {
 	Logger *slog.Logger
 }
 
-// listener accepts TCP connections and connections from this process. It can pause or close all of its connections.
+// listener accepts TCP connections and in-memory connections from this process. It can pause or close all of its
+// connections.
 type listener struct {
 	tcp   net.Listener
 	serve func(ctx context.Context, conn net.Conn, memory bool) // serves a connection until it closes or ctx ends
@@ -68,7 +70,9 @@ func listen(o ListenOptions) (*listener, error) {
 	return l, nil
 }
 
-// run accepts connections until ctx ends. Then it closes all connections.
+// run accepts connections until ctx ends. Then it closes all connections. mochi must not find any connection when it
+// stops: to disconnect clients, v2.7.9 takes a read lock twice, which blocks indefinitely if a client disconnects in
+// between.
 func (l *listener) run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { _ = l.tcp.Close() })()
 	for {

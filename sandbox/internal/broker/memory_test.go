@@ -47,7 +47,7 @@ func expect(t testing.TB, conn net.Conn, want ...byte) {
 	}
 }
 
-// expectEnd reads until the broker has closed the connection.
+// expectEnd checks that the broker closes the connection. It blocks until the broker has done so.
 func expectEnd(t testing.TB, conn net.Conn) {
 	t.Helper()
 	if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -88,7 +88,7 @@ func TestInMemoryAuthentication(t *testing.T) {
 		name   string
 		login  login
 		change func(*packets.Packet)
-		answer byte // MQTT 3.1.1 return code
+		answer byte // return code of MQTT 3.1.1
 	}{
 		{"base", base(b, "b1"), nil, 0},
 		{"base with the password of the controller", login{"koupleless@@@b1", broker.BaseUser, good.Controller}, nil,
@@ -118,7 +118,7 @@ func TestInMemoryAuthentication(t *testing.T) {
 }
 
 // TestInMemoryClient checks that an in-memory client receives the MQTT responses in order, even if it sends several
-// packets without waiting for responses. The counters must include the client like a TCP client.
+// packets without waiting for responses. The broker statistics must count the client in the same way as a TCP client.
 func TestInMemoryClient(t *testing.T) {
 	b := run(t, broker.Options{})
 	conn := dial(t, b)

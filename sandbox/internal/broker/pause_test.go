@@ -13,8 +13,8 @@ import (
 // pauseSeen is how long the test checks that no data is transferred during a pause.
 const pauseSeen = 200 * time.Millisecond
 
-// TestPause checks that connections stay open but transfer no data while the broker is paused. After the pause, held
-// messages must be delivered and waiting connections accepted.
+// TestPause checks that connections stay open but transfer no data while the broker is paused. After the pause, the
+// broker must deliver the held messages and accept the waiting connections.
 func TestPause(t *testing.T) {
 	b := run(t, broker.Options{})
 	received := make(chan string, 10)

@@ -12,9 +12,9 @@ import (
 // dialTimeout is the timeout for connecting to the external broker.
 const dialTimeout = 30 * time.Second
 
-// Relay replaces the embedded broker if an external broker is used: it forwards each connection to the external
-// broker. Closing or pausing the relay looks to controllers and bases like a broker failure, but does not affect
-// other clients of the external broker. All methods may be called concurrently.
+// Relay forwards connections to an external broker. It is used instead of the embedded broker if the sandbox has an
+// external broker. Closing or pausing the relay looks to controllers and bases like a broker failure, but does not
+// affect other clients of the external broker. All methods may be called concurrently.
 type Relay struct {
 	*listener
 	to *External
@@ -34,13 +34,14 @@ func NewRelay(to *External, o ListenOptions) (*Relay, error) {
 	return r, nil
 }
 
-// Start runs the relay until ctx ends. Then it closes all connections and returns nil. Start can be called only once.
+// Start runs the relay and blocks until ctx ends. Then it closes all connections and returns nil. Start can be called
+// only once.
 func (r *Relay) Start(ctx context.Context) error {
 	r.run(ctx)
 	return nil
 }
 
-// forward copies data between a client and the broker until either side closes its connection.
+// forward copies data between a client and the external broker until either of them closes its connection.
 func (r *Relay) forward(ctx context.Context, near net.Conn, _ bool) {
 	dialling, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -61,7 +62,8 @@ func (r *Relay) forward(ctx context.Context, near net.Conn, _ bool) {
 	back.Wait()
 }
 
-// recordDial records the result of a connection attempt. It logs when the broker becomes unreachable or reachable.
+// recordDial records the result of an attempt to connect to the external broker. It logs each change between
+// reachable and unreachable.
 func (r *Relay) recordDial(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,10 +76,11 @@ func (r *Relay) recordDial(err error) {
 	r.dialErr = err
 }
 
-// Stats returns nil, because the relay does not know the counters of the external broker.
+// Stats returns nil, because the counters of the external broker are not available.
 func (r *Relay) Stats() *Stats { return nil }
 
-// Err returns the error of the last attempt to connect to the external broker, or nil if the attempt succeeded.
+// Err returns the error of the most recent attempt to connect to the external broker, or nil if that attempt
+// succeeded or there was none.
 func (r *Relay) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

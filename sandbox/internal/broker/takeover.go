@@ -8,9 +8,9 @@ import (
 )
 
 // takeover blocks a new connection until the previous connection with the same client ID has ended. When a connection
-// ends, mochi removes the client ID from its list of clients. If a newer connection already uses this client ID,
-// mochi removes the newer client too, which then receives no messages (mochi-mqtt/server issue 173; the fix leaves a
-// race).
+// ends, mochi removes the client ID from its list of clients. If a newer connection already uses the same client ID,
+// mochi removes the newer client from the list instead, and that client receives no messages (mochi-mqtt/server issue
+// 173; its fix still has a race).
 type takeover struct {
 	mqtt.HookBase
 	clients *mqtt.Clients

@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
 )
 
-// TestImmediateReconnect checks that a base that reconnects immediately receives its messages, no matter whether the
-// previous connection was closed, was cut or is still open.
+// TestImmediateReconnect checks that a base that reconnects immediately receives its messages, whether the previous
+// connection was closed, was cut, or is still open.
 func TestImmediateReconnect(t *testing.T) {
 	b := run(t, broker.Options{})
 	sender := connect(t, options(b, controller(b)))

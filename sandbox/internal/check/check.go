@@ -11,11 +11,11 @@ import (
 // Patience is the timeout for an event that must happen in a test. Only a failing test waits that long.
 const Patience = time.Minute
 
-// poll is the time between two attempts of Eventually.
+// poll is the interval between two attempts of Eventually.
 const poll = 5 * time.Millisecond
 
-// Eventually calls look until it returns nil. If look still fails after the timeout patience, Eventually fails the
-// test with the last error.
+// Eventually calls look repeatedly until it returns nil. It blocks for at most patience, and then fails the test with
+// the last error of look.
 func Eventually(t testing.TB, patience time.Duration, look func() error) {
 	t.Helper()
 	limit := time.After(patience)
@@ -34,8 +34,8 @@ func Eventually(t testing.TB, patience time.Duration, look func() error) {
 	}
 }
 
-// Run runs start in the background. At the end of the test, it cancels the context, waits until start has returned,
-// and fails the test if start returns an error.
+// Run runs start in the background. At the end of the test, Run cancels the context of start, waits until start has
+// returned, and fails the test if start returns an error.
 func Run(t testing.TB, start func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

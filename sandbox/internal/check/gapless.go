@@ -15,9 +15,9 @@ type FakeClient interface {
 	PrependWatchReactor(resource string, reaction clienttesting.WatchReactionFunc)
 }
 
-// Gapless makes each watch start with the changes since the preceding list, as with a real API server. Without
-// Gapless, the informer of a fake client misses changes between its list and its watch. Call Gapless before the
-// client is used.
+// Gapless makes each watch of a fake client start with the changes since the preceding list, as with a real API
+// server. Without Gapless, the informer of a fake client misses changes between its list and its watch. Call Gapless
+// before the client is used.
 func Gapless(client FakeClient) {
 	type scope struct{ resource, namespace string }
 	var mu sync.Mutex

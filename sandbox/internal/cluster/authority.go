@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// certificateLifetime is the validity period of issued certificates.
+	// certificateLifetime is how long issued certificates are valid.
 	certificateLifetime = 365 * 24 * time.Hour
-	// backdate is how far the start of the validity is in the past, to allow for clocks that are slow.
+	// backdate is how far in the past the validity of a certificate starts, to tolerate clocks that are slow.
 	backdate = 5 * time.Minute
 )
 
@@ -32,13 +32,13 @@ type Authority struct {
 	pem         []byte
 }
 
-// Subject describes the subject and the use of a certificate.
+// Subject describes the holder and the permitted use of a certificate.
 type Subject struct {
-	// Name becomes the common name and Groups become the organizations of the certificate.
+	// Name is the common name of the certificate. Groups are its organizations.
 	Name   string
 	Groups []string
-	// Hosts are the DNS names and addresses in a server certificate. Default: the certificate is not a server
-	// certificate.
+	// Hosts lists the DNS names and IP addresses in a server certificate. Default: the certificate is not valid for
+	// server authentication.
 	Hosts []string
 	// Client makes the certificate valid for client authentication.
 	Client bool
@@ -50,7 +50,7 @@ func (a *Authority) PEM() []byte { return a.pem }
 // Certificate returns the CA certificate. It must not be modified.
 func (a *Authority) Certificate() *x509.Certificate { return a.certificate }
 
-// NewAuthority creates a CA with a new key. It also returns the key in PEM format. It does not write to disk.
+// NewAuthority creates a CA with a new key, and returns the CA and its key in PEM format. It does not write to disk.
 func NewAuthority(name string) (a *Authority, keyPEM []byte, err error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -69,7 +69,7 @@ func NewAuthority(name string) (a *Authority, keyPEM []byte, err error) {
 }
 
 // ParseAuthority parses the certificate and the key of a CA that NewAuthority created. It returns an error if the CA
-// certificate would expire before newly issued certificates.
+// certificate would expire before a newly issued certificate.
 func ParseAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
@@ -133,7 +133,7 @@ func (a *Authority) issue(s Subject) (certPEM, keyPEM []byte, err error) {
 	return certPEM, keyPEM, err
 }
 
-// newKey creates an ECDSA P-256 key. All components support this key type.
+// newKey creates an ECDSA P-256 key, a key type that all components support.
 func newKey() (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestAuthority checks that a client that trusts only the CA accepts an issued certificate for the hosts in the
-// certificate, and rejects it for other hosts.
+// certificate, and rejects the certificate for other hosts.
 func TestAuthority(t *testing.T) {
 	a, _, err := cluster.NewAuthority("test")
 	check.Must(t, err)

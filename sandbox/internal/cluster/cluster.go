@@ -14,37 +14,37 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// Cluster contains the administrator's connection data for a Kubernetes API.
+// Cluster contains the data for connecting to a Kubernetes API as its administrator.
 type Cluster struct {
 	// Kubeconfig is the path of a kubeconfig with administrator permissions.
 	Kubeconfig string
 	// Config is the client configuration from Kubeconfig, without a client-side rate limit. Copy it before you change
 	// it.
 	Config *rest.Config
-	// Version is the version reported by the API server, such as "v1.36.3".
+	// Version is the version that the API server reports, such as "v1.36.3".
 	Version string
 }
 
-// Properties are the properties of a cluster that are not part of its API.
+// Properties are properties of a cluster that the Kubernetes API does not show.
 type Properties struct {
 	// Host is the address at which the cluster can reach this machine. Empty means that the cluster cannot reach this
 	// machine.
 	Host string
-	// KubeletClientCA is the path of the CA certificate for the client certificate with which the API server
-	// authenticates to kubelets. Empty means that the API server cannot reach this machine.
+	// KubeletClientCA is the path of the CA certificate that verifies the API server's client certificate for
+	// kubelets. Empty means that the API server cannot reach this machine.
 	KubeletClientCA string
-	// Nodes controls the nodes if they are containers on this machine; nil for other clusters.
+	// Nodes controls the nodes of the cluster. It is nil if the nodes are not containers on this machine.
 	Nodes Nodes
-	// Ephemeral means that the cluster data is removed with the sandbox, so the controllers need not clean up.
+	// Ephemeral means that the cluster data is deleted with the sandbox, so the controllers do not have to clean up.
 	Ephemeral bool
-	// Adopted means that the cluster existed before the sandbox was started. If up fails, the cluster is kept.
+	// Adopted means that the cluster existed before the sandbox was started. A failed up keeps such a cluster.
 	Adopted bool
 }
 
-// Steps contains the steps that bring up a cluster, in the order of the fields.
+// Steps contains the steps that bring up a cluster, in the order in which they run.
 type Steps struct {
-	// Prepare determines the properties of the cluster. After these steps, Properties are known and Nodes.Load may be
-	// called.
+	// Prepare determines the properties of the cluster. After these steps, the Properties are known and Nodes.Load
+	// may be called.
 	Prepare []Step
 	// Start starts the API server. After these steps, the API is available.
 	Start []Step
@@ -61,15 +61,16 @@ type Step struct {
 	Name string
 	// Run blocks until the step is done or ctx ends.
 	Run func(ctx context.Context) error
-	// Undo reverts Run, even if Run failed. nil means that there is nothing to revert.
+	// Undo reverts Run. It is called even if Run failed. nil means that there is nothing to revert.
 	Undo func(ctx context.Context) error
 }
 
 // Nodes controls the nodes of a cluster whose nodes are containers on this machine.
 type Nodes interface {
-	// Load loads an image onto all nodes. It blocks until the nodes are available. Call it after Steps.Prepare.
+	// Load loads an image onto all nodes. It blocks until the nodes are available and have the image. Call it after
+	// Steps.Prepare.
 	Load(ctx context.Context, b *image.Image) error
-	// Launch starts a binary from this machine in the network of the nodes. Call it after Steps.Start.
+	// Launch starts a binary from this machine in the network namespace of a node. Call it after Steps.Start.
 	Launch(ctx context.Context, binary string, stderr io.Writer, args ...string) (*stdio.Process, error)
 	// KillContainer, PauseContainer and ResumeContainer act directly on the processes of a container, without using
 	// the Kubernetes API.
@@ -78,7 +79,7 @@ type Nodes interface {
 	ResumeContainer(ctx context.Context, node, id string) error
 }
 
-// ServerVersion requests the version of the API server. The request needs no permissions.
+// ServerVersion requests the version from the API server. The request requires no permissions.
 func ServerVersion(ctx context.Context, config *rest.Config) (string, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {

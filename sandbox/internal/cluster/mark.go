@@ -15,12 +15,12 @@ const (
 	MarkNamespace = "kube-system"
 	MarkName      = "koupsandbox"
 	ManagedBy     = "app.kubernetes.io/managed-by"
-	// SandboxLabel is the label of all objects that a sandbox creates in a shared cluster. Its value is
+	// SandboxLabel is the label of all objects that a sandbox creates in a shared cluster. Its value is the result of
 	// state.Dir.Label.
 	SandboxLabel = "koupsandbox.io/sandbox"
 )
 
-// The data keys of the ownership marker.
+// The keys of the ownership marker's data.
 const (
 	sandboxKey = "sandbox"
 	placeKey   = "place"
@@ -31,19 +31,19 @@ type Owner struct {
 	// Sandbox is the name of the sandbox.
 	Sandbox string
 	// Place distinguishes sandboxes with the same name on different machines or in different directories; see
-	// state.Dir.Place. Ownership markers from earlier versions have no Place and match every sandbox with the same
+	// state.Dir.Location. Ownership markers from earlier versions have no Place and match every sandbox with the same
 	// name.
 	Place string
 }
 
-// OtherSandboxError means that the cluster belongs to another sandbox, or that a ConfigMap that is not an ownership
-// marker has the name of the ownership marker.
+// OtherSandboxError means that the cluster belongs to another sandbox, or that another ConfigMap has the name of the
+// ownership marker.
 type OtherSandboxError struct {
-	// Owner is the owner of the cluster; the zero value if the ConfigMap is not an ownership marker.
+	// Owner is the owner of the cluster. It is the zero value if the ConfigMap is not an ownership marker.
 	Owner Owner
 }
 
-// Error names the owner of the cluster and states the fix.
+// Error returns a message that names the owner of the cluster and suggests a fix.
 func (e *OtherSandboxError) Error() string {
 	switch e.Owner {
 	case Owner{}:
@@ -60,8 +60,8 @@ func (e *OtherSandboxError) Error() string {
 	}
 }
 
-// Mark creates the ownership marker of owner, unless it exists. If the cluster belongs to another sandbox, Mark returns
-// an *OtherSandboxError.
+// Mark creates the ownership marker of owner. It does nothing if this marker already exists. If the cluster belongs
+// to another sandbox, Mark returns an *OtherSandboxError.
 func Mark(ctx context.Context, client kubernetes.Interface, owner Owner) error {
 	mark := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: MarkName, Namespace: MarkNamespace,
@@ -79,8 +79,8 @@ func Mark(ctx context.Context, client kubernetes.Interface, owner Owner) error {
 	return nil
 }
 
-// Marked reports whether the cluster has the ownership marker of owner. It is read-only. If the cluster belongs to
-// another sandbox, Marked returns an *OtherSandboxError.
+// Marked reports whether the cluster has the ownership marker of owner. It does not change the cluster. If the
+// cluster belongs to another sandbox, Marked returns an *OtherSandboxError.
 func Marked(ctx context.Context, client kubernetes.Interface, owner Owner) (bool, error) {
 	mark, err := readMark(ctx, client, owner)
 	return mark != nil, err

@@ -20,13 +20,14 @@ import (
 	"github.com/koupleless/koupsandbox/controller/apiwait"
 )
 
-// namespacePoll is the time between attempts to create an object while a new API server has not created the namespace
-// yet.
+// namespacePoll is the interval between attempts to create an object in a namespace that a new API server has not
+// created yet.
 const namespacePoll = 20 * time.Millisecond
 
-// Grant creates the objects that a controller outside the cluster needs, and waits for their namespaces. It does not
-// change existing objects: in a cluster of the sandbox, they are equal; in an existing cluster, they belong to
-// another owner. owner is the value of SandboxLabel. It is empty in a cluster of the sandbox.
+// Grant creates the objects, such as roles, that a controller outside the cluster needs. It blocks until their
+// namespaces exist. It does not change existing objects: in a cluster of the sandbox, they have the same content; in
+// an existing cluster, they belong to another owner. owner is the value of SandboxLabel, or empty in a cluster of the
+// sandbox.
 func Grant(ctx context.Context, c *Cluster, objects []*unstructured.Unstructured, owner string) error {
 	client, err := dynamic.NewForConfig(c.Config)
 	if err != nil {
@@ -70,7 +71,7 @@ func OwnedBy(object metav1.Object, owner string) bool {
 	return object.GetLabels()[ManagedBy] == MarkName && object.GetLabels()[SandboxLabel] == owner
 }
 
-// create creates an object. If the namespace of the object does not exist, create retries until ctx ends.
+// create creates an object. While the namespace of the object does not exist, create retries until ctx ends.
 func create(ctx context.Context, client dynamic.ResourceInterface,
 	object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	var created *unstructured.Unstructured
@@ -103,9 +104,9 @@ func Revoke(ctx context.Context, c *Cluster, objects []*unstructured.Unstructure
 	return errors.Join(errs...)
 }
 
-// RemoveOwned deletes an object if OwnedBy is true for owner. A missing object is not an error. RemoveOwned keeps a
-// CustomResourceDefinition that another field manager has changed, because deleting it would also delete the custom
-// resources of that user.
+// RemoveOwned deletes an object that has the ownership labels of owner. A missing object is not an error. RemoveOwned
+// keeps a CustomResourceDefinition that another field manager has changed, because deleting it would also delete the
+// custom resources of other users.
 func RemoveOwned(ctx context.Context, client dynamic.ResourceInterface, name, owner string) error {
 	existing, err := client.Get(ctx, name, metav1.GetOptions{})
 	if err == nil && OwnedBy(existing, owner) &&
@@ -119,14 +120,14 @@ func RemoveOwned(ctx context.Context, client dynamic.ResourceInterface, name, ow
 	return err
 }
 
-// changedByOthers reports whether a field manager other than the sandbox has changed an object. Status changes are
-// ignored.
+// changedByOthers reports whether a field manager other than the sandbox has changed the object. It ignores status
+// changes.
 func changedByOthers(object *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(object.GetManagedFields(),
 		func(m metav1.ManagedFieldsEntry) bool { return m.Manager != MarkName && m.Subresource == "" })
 }
 
-// NewClient returns a client that uses protobuf, which needs far less CPU time than JSON.
+// NewClient returns a client that uses protobuf, which takes far less CPU time than JSON.
 func NewClient(c *Cluster) (kubernetes.Interface, error) {
 	config := rest.CopyConfig(c.Config)
 	config.ContentType = runtime.ContentTypeProtobuf

@@ -18,15 +18,15 @@ import (
 // ErrUnreachable is returned, wrapped, if no daemon responds on the socket.
 var ErrUnreachable = errors.New("the daemon of the sandbox is unreachable")
 
-// Client calls the daemon of one sandbox. Its methods may be called concurrently. They return an *Error that the
+// Client calls the daemon of one sandbox. Its methods may be called concurrently. Their errors are an *Error that the
 // daemon reported, the cause of ctx, or an error that wraps ErrUnreachable.
 type Client struct {
 	transport http.Transport
 	rpc       rpc.Client
 }
 
-// NewClient returns a client for the daemon that listens on a Unix socket. It only connects to processes of the
-// current user or of root.
+// NewClient returns a client for the daemon that listens on a Unix socket. The client only connects to processes of
+// the current user or of root.
 func NewClient(socket string) *Client {
 	var d net.Dialer
 	c := &Client{transport: http.Transport{
@@ -51,13 +51,14 @@ func NewClient(socket string) *Client {
 // Close closes idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Status returns the status of the sandbox. If bases is true, the status includes each base and its Node.
+// Status returns the status of the sandbox. If bases is true, the status includes the status of each base and its
+// Node.
 func (c *Client) Status(ctx context.Context, bases bool) (*Status, error) {
 	return MethodStatus.Call(ctx, &c.rpc, StatusRequest{bases})
 }
 
-// Up creates the sandbox, or updates it if it is running, and blocks until it is ready. sink receives the progress.
-// If ctx ends during the first up, the daemon stops the sandbox.
+// Up creates the sandbox, or reconciles a running sandbox, and blocks until the sandbox is ready. It calls sink for
+// each progress event. If ctx ends during the first up, the daemon stops the sandbox.
 func (c *Client) Up(ctx context.Context, r UpRequest, sink func(progress.Event)) (result *UpResult, err error) {
 	err = MethodUp.Call(ctx, &c.rpc, r, func(s UpStep) {
 		if s.Event != nil {
@@ -71,14 +72,15 @@ func (c *Client) Up(ctx context.Context, r UpRequest, sink func(progress.Event))
 	return result, err
 }
 
-// Down stops the sandbox. The daemon exits after its response.
+// Down stops the sandbox and blocks until it has stopped. The daemon exits after its response.
 func (c *Client) Down(ctx context.Context) error {
 	_, err := MethodDown.Call(ctx, &c.rpc, rpc.Empty{})
 	return err
 }
 
-// Hold ties the sandbox to the caller. It calls held and blocks until the sandbox shuts down. If ctx ends or the
-// calling process exits first, the daemon stops the sandbox and removes its state directory.
+// Hold ties the lifetime of the sandbox to the caller. It calls held once this is in effect, and blocks until the
+// sandbox shuts down. If ctx ends or the calling process exits first, the daemon stops the sandbox and removes its
+// state directory.
 func (c *Client) Hold(ctx context.Context, held func()) error {
 	return MethodHold.Call(ctx, &c.rpc, rpc.Empty{}, func(rpc.Empty) { held() })
 }
@@ -88,7 +90,7 @@ func (c *Client) Bases(ctx context.Context, group string) ([]Base, error) {
 	return MethodBases.Call(ctx, &c.rpc, GroupRequest{group})
 }
 
-// AddBases adds bases, and returns them after they have connected. Their Nodes are created later.
+// AddBases adds bases. It blocks until the bases have connected, and returns them. It does not wait for their Nodes.
 func (c *Client) AddBases(ctx context.Context, r AddRequest) ([]Base, error) {
 	return MethodAddBases.Call(ctx, &c.rpc, r)
 }
@@ -98,8 +100,8 @@ func (c *Client) RemoveBases(ctx context.Context, r RemoveRequest) ([]Base, erro
 	return MethodRemoveBases.Call(ctx, &c.rpc, r)
 }
 
-// RestartBase restarts the process of a base, which is selected by identity, host name or address. It returns the
-// base after its new process has connected.
+// RestartBase restarts the process of a base, which is selected by identity, host name or address. It blocks until
+// the new process has connected, and returns the base.
 func (c *Client) RestartBase(ctx context.Context, base string, r RestartRequest) (*Base, error) {
 	r.Base = base
 	return MethodRestartBase.Call(ctx, &c.rpc, r)
@@ -128,13 +130,13 @@ func (c *Client) ClearFaults(ctx context.Context, r FaultSelector) error {
 	return err
 }
 
-// Faults lists the faults of a group and the API writes of controllers. If the group is empty, it lists all faults.
+// Faults returns the faults of a group and the controllers' write counts. If group is empty, it returns all faults.
 func (c *Client) Faults(ctx context.Context, group string) (Faults, error) {
 	return MethodFaults.Call(ctx, &c.rpc, GroupRequest{group})
 }
 
-// SetController changes the module controllers, restarts the controllers whose configuration has changed, and waits
-// until all controllers are ready. It returns a request that reverts the change.
+// SetController changes the configuration of the module controllers, restarts the controllers that are affected, and
+// blocks until all controllers are ready. It returns a request that reverts the change.
 func (c *Client) SetController(ctx context.Context, r ControllerRequest) (before ControllerRequest, err error) {
 	return MethodSetController.Call(ctx, &c.rpc, r)
 }
@@ -146,8 +148,8 @@ func (c *Client) Watch(ctx context.Context, r WatchRequest, sink func(events.Eve
 	return MethodWatch.Call(ctx, &c.rpc, r, sink)
 }
 
-// StartTraffic starts a request stream whose name is unique in the group. The stream runs until StopTraffic is called
-// or the group is deleted.
+// StartTraffic starts a request stream. Its name must be unique within the group. The stream runs until StopTraffic
+// is called or the group is deleted.
 func (c *Client) StartTraffic(ctx context.Context, group string, s traffic.Spec) error {
 	_, err := MethodStartTraffic.Call(ctx, &c.rpc, StartTrafficRequest{group, s})
 	return err
@@ -158,7 +160,7 @@ func (c *Client) Traffic(ctx context.Context, group string) ([]traffic.Summary, 
 	return MethodTraffic.Call(ctx, &c.rpc, GroupRequest{group})
 }
 
-// StopTraffic stops a request stream, waits for its in-flight requests, and returns the result.
+// StopTraffic stops a request stream, blocks until its in-flight requests have completed, and returns the result.
 func (c *Client) StopTraffic(ctx context.Context, group, name string) (*traffic.StreamResult, error) {
 	return MethodStopTraffic.Call(ctx, &c.rpc, StreamRequest{group, name})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 )
 
-// Listen opens the socket of a daemon. Only the user of the daemon has permission to access the socket. In addition,
-// the directory belongs to this user, and NewServer checks the user of each caller.
+// Listen opens the socket of a daemon. The permissions of the socket allow only the user of the daemon to connect. As
+// further protection, the directory belongs to this user, and NewServer checks the user of each caller.
 func Listen(path string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if err == nil {
@@ -42,7 +42,7 @@ func NewServer(api http.Handler) *http.Server {
 
 type callerKey struct{}
 
-// peerUser is the user of the calling process, as reported by the kernel.
+// peerUser is the user of the calling process, as the kernel reports it.
 type peerUser struct {
 	uid int
 	err error
@@ -65,7 +65,7 @@ func ownersOnly(next http.Handler, owner int) http.Handler {
 	})
 }
 
-// trusted reports whether a process of the user with ID owner trusts a process of the user with ID uid.
+// trusted reports whether processes of the user ID owner trust processes of the user ID uid.
 func trusted(uid, owner int) bool { return uid == owner || uid == 0 }
 
 // peerUID returns the user ID of the process at the other end of a Unix socket connection.

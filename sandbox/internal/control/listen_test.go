@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// otherUser is a user ID that is neither the ID of the user who runs the tests nor the ID of root.
+	// otherUser is a user ID that differs from root and from the user who runs the tests.
 	otherUser = 54321
-	// callEnv is the environment variable with the path of a socket. If it is set, the test binary calls the daemon
-	// on this socket and prints the result instead of running tests.
+	// callEnv is an environment variable that contains the path of a socket. If it is set, the test binary runs no
+	// tests. It calls the daemon on this socket and prints the result.
 	callEnv = "CONTROL_TEST_SOCKET"
-	// listenEnv is the environment variable with the path of a socket. If it is set, the test binary listens on this
-	// socket instead of running tests.
+	// listenEnv is an environment variable that contains the path of a socket. If it is set, the test binary runs no
+	// tests. It listens on this socket.
 	listenEnv = "CONTROL_TEST_LISTEN"
 )
 
@@ -61,8 +61,8 @@ func call(ctx context.Context, socket string) string {
 	return "the sandbox " + status.Name
 }
 
-// serve serves a control API that implements only Status. It returns the path of the socket, which is in a directory
-// that all users can access.
+// serve serves a control API that implements only Status. It returns the path of the socket. All users can access the
+// directory of the socket.
 func serve(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "koup-") // short, because the path of a socket is limited
@@ -102,7 +102,7 @@ func asUser(t *testing.T, dir string, uid uint32) *exec.Cmd {
 }
 
 // TestServerRejectsOtherUsers checks that only the user of the daemon can use the API. Another user must not be able
-// to open the socket. If the permissions of the socket allow it, the server must reject the user.
+// to open the socket. If the permissions of the socket are relaxed, the server must reject the other user.
 func TestServerRejectsOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can call as another user: make test-root")
@@ -161,7 +161,7 @@ func TestClientRejectsDaemonOfAnotherUser(t *testing.T) {
 	}
 }
 
-// listen listens on a socket. It prints "ready", and then the first line that a client sends.
+// listen listens on a socket. It prints "ready", and later the first line that a client sends.
 func listen(path string) {
 	l, err := net.Listen("unix", path)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// The methods of the control API. See the methods of Client.
+// The methods of the control API. The methods of Client describe them.
 const (
 	MethodStatus         rpc.Unary[StatusRequest, *Status]               = "Status"
 	MethodUp             rpc.Stream[UpRequest, UpStep]                   = "Up"
@@ -31,13 +31,14 @@ const (
 	MethodTrafficRecords rpc.Stream[StreamRequest, traffic.Record]       = "TrafficRecords"
 )
 
-// Requests that Client creates from the arguments of its methods.
+// Requests that the methods of Client create from their arguments.
 type (
-	// StatusRequest requests the status of the sandbox. If Bases is true, the status includes each base.
+	// StatusRequest requests the status of the sandbox. If Bases is true, the status includes the status of each
+	// base.
 	StatusRequest struct {
 		Bases bool `json:"bases"`
 	}
-	// GroupRequest selects a group. Empty means all groups.
+	// GroupRequest selects a group. An empty Group selects all groups.
 	GroupRequest struct {
 		Group string `json:"group"`
 	}

@@ -29,17 +29,17 @@ type Status struct {
 	Phase Phase  `json:"phase"`
 	// Koupsandbox is the version of the daemon; empty if it is unknown.
 	Koupsandbox string `json:"koupsandbox,omitempty"`
-	// Healthy reports whether the sandbox has no Problems. Problems of bases and their Nodes are only included if the
+	// Healthy reports whether Problems is empty. Problems includes problems of bases and their Nodes only if the
 	// request asks for bases.
 	Healthy bool `json:"healthy"`
-	// Problems contains one sentence for each problem.
+	// Problems describes each problem in one sentence.
 	Problems []string `json:"problems,omitempty"`
 	// Provider is the provider in use. It is never auto.
 	Provider v1alpha1.Provider `json:"provider"`
 	// Version is the version of the Kubernetes API server; empty until the API server has responded.
 	Version string `json:"version,omitempty"`
 	Env     string `json:"env"`
-	// Speed is the time scale; 0 = 1.
+	// Speed is the time scale; 0 means 1.
 	Speed int `json:"speed,omitempty"`
 	// StartedAt is the start time of the daemon.
 	StartedAt time.Time `json:"startedAt,omitzero"`
@@ -52,7 +52,7 @@ type Status struct {
 	BasesConnected int         `json:"basesConnected"`
 	// Gateway is the host:port of the HTTP proxy for requests to Services and bases.
 	Gateway string `json:"gateway,omitempty"`
-	// Bases contains all bases if the request asks for bases; otherwise it is empty.
+	// Bases contains all bases. It is empty if the request does not ask for bases.
 	Bases []Base `json:"bases,omitempty"`
 }
 
@@ -69,7 +69,7 @@ type Broker struct {
 
 // Base is the status of one simulated base.
 type Base struct {
-	// Identity is the UUID of the base in MQTT topics. It can change when the process of the base restarts.
+	// Identity is the UUID of the base in MQTT topics. It can change when the base process restarts.
 	Identity string `json:"identity"`
 	// HostName is base-1, base-2, … for bases outside groups, and GROUP-SET-N for the bases of a group.
 	HostName string `json:"hostName"`
@@ -82,26 +82,26 @@ type Base struct {
 	IP      string               `json:"ip"`
 	Name    string               `json:"name"`
 	Version string               `json:"version"`
-	// Running reports whether the process is running. Ready reports whether the base has started.
+	// Running reports whether the base process is running. Ready reports whether the base has finished starting.
 	Running bool `json:"running"`
 	Ready   bool `json:"ready"`
-	// Reason is the error of a base whose process exited unexpectedly; otherwise empty.
+	// Reason is the error if the base process exited unexpectedly; otherwise it is empty.
 	Reason string `json:"reason,omitempty"`
 	// Connected reports whether the base is connected to the broker. With the HTTP tunnel, it reports whether the
 	// last heartbeat received a response.
 	Connected bool `json:"connected"`
-	// WebAddr is the host:port for requests to modules. The base starts to listen on it at the first request.
+	// WebAddr is the host:port for requests to modules. The base opens this port at the first request.
 	WebAddr string `json:"webAddr,omitempty"`
 	// Node is the name of the base's Node; empty if the Node does not exist.
 	Node      string `json:"node,omitempty"`
 	NodeReady bool   `json:"nodeReady"`
-	// Modules contains the installed modules, as "NAME:VERSION STATE".
+	// Modules lists the installed modules in the form "NAME:VERSION STATE".
 	Modules []string `json:"modules,omitempty"`
 	// Faults is the number of faults that are in effect on the base.
 	Faults int `json:"faults,omitempty"`
 }
 
-// The states of a base.
+// The values that Base.State returns.
 const (
 	BaseRunning      = "running"
 	BaseStarting     = "starting"     // the process runs, but has not finished its start
@@ -122,15 +122,16 @@ func (b *Base) State() string {
 	return BaseRunning
 }
 
-// UpRequest creates the sandbox with Config, or reconciles a running sandbox with Config.
+// UpRequest is a request to create the sandbox with Config, or to reconcile a running sandbox with Config.
 type UpRequest struct {
 	Config *v1alpha1.Sandbox `json:"config"`
 	// KeepBases keeps the current number of bases if the sandbox is running.
 	KeepBases bool `json:"keepBases,omitempty"`
-	// BrokerPassword is the password for the external broker. Default: the content of spec.broker.passwordFile. If
-	// the sandbox is running, its password does not change.
+	// BrokerPassword is the password for the external broker. Default: the content of spec.broker.passwordFile. A
+	// running sandbox keeps its password.
 	BrokerPassword string `json:"brokerPassword,omitempty"`
-	// OwnEnv reports whether the environment in Config was generated for this sandbox.
+	// OwnEnv reports whether the environment in Config was generated for this sandbox, so that no other client uses
+	// it.
 	OwnEnv bool `json:"ownEnv,omitempty"`
 }
 
@@ -138,36 +139,36 @@ type UpRequest struct {
 type UpResult struct {
 	// Already reports whether the sandbox was already running.
 	Already bool `json:"already"`
-	// Changes describes the changes that were made to a running sandbox.
+	// Changes describes the changes that the up made to a running sandbox.
 	Changes []string `json:"changes,omitempty"`
 	Status  *Status  `json:"status"`
 }
 
-// AddRequest adds bases to the sandbox.
+// AddRequest is a request to add bases to the sandbox.
 type AddRequest struct {
 	Count int `json:"count"`
-	// Group is the group of the new bases, a DNS label. Default: no group. The bases then have the settings of the
-	// sandbox, and Set, Spec and Seed must be empty.
+	// Group is the group of the new bases, a DNS label. Default: no group. Bases without a group have the settings of
+	// the sandbox; their Set, Spec and Seed must be empty.
 	Group string `json:"group,omitempty"`
 	// Set is the set of the new bases within the group, a DNS label. Default: the name of Spec.
 	Set string `json:"set,omitempty"`
-	// Spec contains the settings of the new bases. Its Count is ignored. Default: all settings have their defaults.
+	// Spec contains the settings of the new bases. Spec.Count is ignored. Default: the default settings.
 	Spec *v1alpha1.BaseSet `json:"spec,omitempty"`
-	// Seed is the seed for random settings. Default: random.
+	// Seed is the seed for random settings. Default: a random seed.
 	Seed uint64 `json:"seed,omitempty"`
 }
 
-// RemoveRequest selects the bases to remove. Exactly one field must be set.
+// RemoveRequest selects the bases to remove. Set exactly one field.
 type RemoveRequest struct {
-	// Bases are the identities or host names of the bases to remove.
+	// Bases lists the identities or host names of the bases to remove.
 	Bases []string `json:"bases,omitempty"`
-	// Count is the number of bases outside groups to remove. The most recently added bases are removed first.
+	// Count is the number of bases outside groups to remove, most recently added first.
 	Count int `json:"count,omitempty"`
-	// Group selects all bases of a group. The request streams of the group are stopped too.
+	// Group selects all bases of a group. Their removal also stops the request streams of the group.
 	Group string `json:"group,omitempty"`
 }
 
-// RestartRequest restarts a base.
+// RestartRequest is a request to restart a base.
 type RestartRequest struct {
 	// Base is the identity, host name or address of the base. Client.RestartBase sets it.
 	Base string `json:"base"`
@@ -175,54 +176,54 @@ type RestartRequest struct {
 	NewIdentity bool `json:"newIdentity,omitempty"`
 }
 
-// WatchRequest selects the events of a stream.
+// WatchRequest selects the events that Client.Watch reports.
 type WatchRequest struct {
-	// Group is the group whose bases and request streams are watched. Its bases are named SET-N. Component events are
-	// always included. Default: all events, with the host names of the bases.
+	// Group is the group whose bases and request streams are watched. The events name its bases SET-N, without the
+	// group. Component events are always included. Default: all events, with the full host names of the bases.
 	Group string `json:"group,omitempty"`
-	// Own makes the stream the owner of Group. When the stream ends, the daemon stops the request streams of the
-	// group, removes its bases, and reverts its changes to components.
+	// Own makes the caller the owner of Group. When the event stream ends, the daemon stops the request streams of
+	// the group, removes the bases of the group, and reverts its changes to components.
 	Own bool `json:"own,omitempty"`
 }
 
-// ActRequest performs an action on a component.
+// ActRequest is a request to perform an action on a component.
 type ActRequest struct {
 	Component string           `json:"component"`
 	Action    supervise.Action `json:"action"`
-	// Group is the group to which the action belongs. The action is reverted when the group is repaired, or when its
-	// owner disconnects. Default: none, the action is not reverted.
+	// Group is the group to which the action belongs. The daemon reverts the action when the group is repaired, or
+	// when the owner of the group disconnects. Default: no group; the action is not reverted.
 	Group string `json:"group,omitempty"`
 }
 
-// RepairRequest reverts the actions that a group has performed on components.
+// RepairRequest is a request to revert the actions that a group has performed on components.
 type RepairRequest struct {
 	Group string `json:"group"`
-	// If Controllers is set, changes that the group made to the module controllers are also reverted. This restarts
-	// the controllers.
+	// Controllers also reverts the changes that the group has made to the module controllers. This restarts the
+	// controllers.
 	Controllers bool `json:"controllers,omitempty"`
 }
 
 // ControllerRequest describes the desired configuration of the module controllers.
 type ControllerRequest struct {
-	// Replicas is the number of controllers. Default: the number in the configuration.
+	// Replicas is the number of controllers. Default: the number in the sandbox configuration.
 	Replicas int `json:"replicas,omitempty"`
-	// Env contains environment variables that are added to the variables in the configuration.
+	// Env contains environment variables to add to the variables in the sandbox configuration.
 	Env map[string]string `json:"env,omitempty"`
-	// APIView routes the API requests of controllers through the API proxy, which injects faults. Default: as in the
-	// configuration.
+	// APIView routes the API requests of controllers through the API proxy, which injects faults. Default: the
+	// setting in the sandbox configuration.
 	APIView bool `json:"apiView,omitempty"`
-	// Group is the group to which the change belongs. The change is reverted when the group is repaired, or when its
-	// owner disconnects. Default: none, the change is not reverted.
+	// Group is the group to which the change belongs. The daemon reverts the change when the group is repaired, or
+	// when the owner of the group disconnects. Default: no group; the change is not reverted.
 	Group string `json:"group,omitempty"`
 }
 
 // FaultSelector selects faults.
 type FaultSelector = fault.Selector
 
-// Faults contains the faults of a group or of all groups, and the API writes of controllers.
+// Faults contains the faults of a group or of all groups, and the controllers' write counts.
 type Faults struct {
 	Faults []fault.Status `json:"faults"`
-	// Writes contains the numbers of API writes of the controllers that use the API proxy.
+	// Writes counts the write requests of the controllers that use the API proxy.
 	Writes apifault.Writes `json:"writes,omitzero"`
 }
 

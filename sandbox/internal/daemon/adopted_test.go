@@ -10,8 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
 
-// TestFailedUpKeepsAdoptedCluster checks that a failed up keeps a cluster that existed before, and that down removes
-// this cluster. A failed up must remove a cluster that it created itself.
+// TestFailedUpKeepsAdoptedCluster checks that a failed up keeps an existing cluster unless down is called during the
+// up, and that it removes a cluster that it created.
 func TestFailedUpKeepsAdoptedCluster(t *testing.T) {
 	for name, tc := range map[string]struct{ adopted, down, want bool }{
 		"created by this up":        {want: true},

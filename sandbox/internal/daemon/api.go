@@ -9,8 +9,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/progress"
 )
 
-// api returns the handler of the control API. The HTTP status of an *rpc.Error is its own code. All other errors have
-// the status 500.
+// api returns the HTTP handler of the control API. An *rpc.Error determines the HTTP status of its response. All
+// other errors result in status 500.
 func (d *Daemon) api() http.Handler {
 	mux := http.NewServeMux()
 	control.MethodStatus.Handle(mux, func(ctx context.Context, r control.StatusRequest) (*control.Status, error) {
@@ -49,7 +49,7 @@ func (d *Daemon) api() http.Handler {
 	return mux
 }
 
-// noResult converts a function that returns only an error to a control method without a result.
+// noResult adapts a function that returns only an error to a control method, whose result is then empty.
 func noResult[In any](f func(context.Context, In) error) func(context.Context, In) (rpc.Empty, error) {
 	return func(ctx context.Context, in In) (rpc.Empty, error) { return rpc.Empty{}, f(ctx, in) }
 }

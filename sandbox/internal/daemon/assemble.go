@@ -34,8 +34,8 @@ import (
 // clientPrefix is the prefix of the MQTT client IDs of controllers and bases.
 const clientPrefix = "koupleless"
 
-// assembly contains the parts of a sandbox. After Daemon.assembled has returned it, all fields are set and do not
-// change.
+// assembly contains the parts of a running sandbox. All fields are set, and do not change, once Daemon.assembled
+// returns the assembly.
 type assembly struct {
 	cluster  Cluster
 	topology Topology
@@ -47,8 +47,9 @@ type assembly struct {
 	gateway  string // host:port of the HTTP proxy
 	traffic  *trafficStreams
 	runner   ControllerRunner
-	faults   *fault.Set // faults of API and broker connections
-	// apiFaults is the API proxy of the controllers. mqttFaults intercepts all broker connections.
+	faults   *fault.Set // faults of the API proxy and of broker connections
+	// apiFaults is the API proxy of the controllers, which injects API faults. mqttFaults injects faults into all
+	// broker connections.
 	apiFaults  *apifault.Proxy
 	mqttFaults *mqttfault.Injector
 }
@@ -75,7 +76,7 @@ func (b *bringUp) newBrokerLink() (*broker.Link, error) {
 	return broker.NewLink(o)
 }
 
-// assemble creates the parts of the sandbox that need the API or the broker, but does not start them.
+// assemble creates the parts of the sandbox that need the API or the broker. It does not start them.
 func (b *bringUp) assemble(ctx context.Context) (err error) {
 	d, c := b.d, b.cluster.Cluster()
 	b.version = c.Version
@@ -134,7 +135,8 @@ func (s *assembly) heartbeatTransport(hostName string) (http.RoundTripper, error
 	return s.fleet.HeartbeatTransport(hostName)
 }
 
-// nodeCreated records the identity of a base in an existing cluster, so that down removes the Node of the base.
+// nodeCreated is called for each Node of a base. In an existing cluster, it records the identities of this sandbox's
+// bases, so that down can remove their Nodes.
 func (b *bringUp) nodeCreated(identity, holder string) {
 	own := strings.HasPrefix(holder, b.clientIDPrefix) || b.fleet.Started(identity)
 	if EffectiveProvider(b.config) != v1alpha1.ProviderExisting || !own {
@@ -197,7 +199,7 @@ func (b *bringUp) newGateway() (*traffic.Gateway, error) {
 	return gateway, nil
 }
 
-// listen opens a port on this machine. The port is closed when the sandbox stops.
+// listen opens a port on the address host of this machine. The port is closed when the sandbox stops.
 func (b *bringUp) listen(host, what string) (net.Listener, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -213,7 +215,7 @@ func (b *bringUp) listen(host, what string) (net.Listener, error) {
 }
 
 // newPods creates the runtime for bases in Pods. Pods that can reach this machine connect to the broker link of the
-// sandbox, where faults are injected. Other Pods connect directly to the external broker.
+// sandbox, which can inject faults. Other Pods connect directly to the external broker.
 func (b *bringUp) newPods() (*pods.Pods, error) {
 	d := b.d
 	log, err := d.openLog(fleetName)
@@ -256,7 +258,8 @@ func (b *bringUp) newPods() (*pods.Pods, error) {
 	return pods.New(o)
 }
 
-// openLog opens the log file of a component that does not open its own log file.
+// openLog opens the log file of a component for writing. It is used for components that do not open their own log
+// files.
 func (d *Daemon) openLog(name string) (*os.File, error) {
 	log, err := os.OpenFile(d.o.Dir.Log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -297,8 +300,8 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 	return host.New(o), nil
 }
 
-// newClusterRunner creates the runner for controllers in the cluster. On nodes that the sandbox created, the
-// controllers reach the bases through a proxy on this machine.
+// newClusterRunner creates the runner for controllers in the cluster. If the sandbox created the nodes, the
+// controllers send commands to the bases through a proxy on this machine.
 func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner, error) {
 	d := b.d
 	o := incluster.Options{Config: b.cluster.Cluster().Config, Log: d.o.Dir.Log(runner.Name), Env: b.config.Spec.Env,
@@ -326,9 +329,9 @@ func (b *bringUp) newClusterRunner(gateway *traffic.Gateway) (*incluster.Runner,
 	return incluster.New(o)
 }
 
-// openCommandProxy opens a proxy through which controllers in the cluster send commands to the bases. The proxy
-// listens on the address of this machine in the network of the controllers. openCommandProxy returns the URL of the
-// proxy, including the password.
+// openCommandProxy opens a proxy through which controllers in the cluster send commands to the bases. address is the
+// address of this machine in the network of the controllers. openCommandProxy returns the URL of the proxy, which
+// includes the password.
 func (b *bringUp) openCommandProxy(address string, gateway *traffic.Gateway) (proxy string, err error) {
 	l, err := b.listen(address, "for commands to bases")
 	if err != nil {
@@ -342,8 +345,8 @@ func (b *bringUp) openCommandProxy(address string, gateway *traffic.Gateway) (pr
 	return u.String(), nil
 }
 
-// controllerKubeconfig returns the path of the controllers' kubeconfig. A custom controller command gets the
-// administrator's kubeconfig, because its required permissions are unknown.
+// controllerKubeconfig returns the path of the controllers' kubeconfig. For a custom controller command, it is the
+// administrator's kubeconfig, because the required permissions are unknown.
 func (b *bringUp) controllerKubeconfig() string {
 	if len(b.config.Spec.Controller.Command) > 0 {
 		return b.cluster.Cluster().Kubeconfig

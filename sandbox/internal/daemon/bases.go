@@ -18,7 +18,7 @@ import (
 
 const fleetName = "bases"
 
-// bases represents all bases as one component. Bases of groups do not affect its readiness.
+// bases represents all bases as one component. It is ready if all bases outside groups are connected.
 type bases struct {
 	fleet     *fleet.Fleet
 	startedAt time.Time
@@ -52,10 +52,10 @@ func refuseAction(name string, action supervise.Action) error {
 	return supervise.Refuse("cannot %s %s: it is not a separate process; see koupsandbox base --help", action, name)
 }
 
-// ToStart returns nil, because bases are not restarted as a component.
+// ToStart returns nil, because up does not restart this component.
 func (b bases) ToStart(context.Context) []string { return nil }
 
-// scaleTo changes the number of bases outside groups, and waits until all of these bases are connected.
+// scaleTo adds or removes bases outside groups until there are want, and blocks until the added bases are connected.
 func (d *Daemon) scaleTo(ctx context.Context, steps *progress.Steps, f *fleet.Fleet, want int) error {
 	have := f.Count().Own
 	if have > want {
@@ -81,7 +81,7 @@ func identities(members []*fleet.Member) []string {
 	return ids
 }
 
-// acquireRunning acquires changeLock with the weight share. It returns an error unless the sandbox is up.
+// acquireRunning acquires the weight share of changeLock. It returns an error if the sandbox is not running.
 func (d *Daemon) acquireRunning(ctx context.Context, share int64) (context.Context, func(), error) {
 	ctx, release, err := d.acquire(ctx, share)
 	if err != nil {
@@ -95,8 +95,8 @@ func (d *Daemon) acquireRunning(ctx context.Context, share int64) (context.Conte
 }
 
 // withRunning returns a context that ends when ctx ends, when the sandbox shuts down, or after the step timeout. It
-// does not acquire changeLock, because the bases of one scenario may wait for a broker that another scenario has to
-// resume.
+// does not acquire changeLock: one scenario may wait for bases to connect to a broker that another scenario must
+// first resume.
 func (d *Daemon) withRunning(ctx context.Context) (context.Context, *assembly, func(), error) {
 	s, err := d.requireUp()
 	if err != nil {
@@ -110,7 +110,7 @@ func (d *Daemon) withRunning(ctx context.Context) (context.Context, *assembly, f
 	}, nil
 }
 
-// AddBases adds bases and waits until they are connected. If the new bases of a group do not connect in time,
+// AddBases adds bases and blocks until they are connected. If the new bases of a group do not connect in time,
 // AddBases removes them.
 func (d *Daemon) AddBases(ctx context.Context, r control.AddRequest) ([]control.Base, error) {
 	ctx, running, release, err := d.withRunning(ctx)
@@ -157,8 +157,7 @@ func hostNames(members []*fleet.Member) []string {
 	return names
 }
 
-// RemoveBases removes the named bases, the most recently added bases, or all bases of a group with its request
-// streams.
+// RemoveBases removes the named bases, the most recently added bases, or all bases and request streams of a group.
 func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]control.Base, error) {
 	ctx, running, release, err := d.withRunning(ctx)
 	if err != nil {
@@ -184,8 +183,8 @@ func (d *Daemon) RemoveBases(ctx context.Context, r control.RemoveRequest) ([]co
 	return running.describe(gone), err
 }
 
-// deleteNodes deletes the Nodes of removed bases. It continues if the client that removed the bases disconnects, and
-// stops when the sandbox shuts down.
+// deleteNodes deletes the Nodes of removed bases. It continues after the client that removed the bases disconnects,
+// and stops when the sandbox shuts down.
 func (d *Daemon) deleteNodes(ctx context.Context, n *nodes.Watcher, identities []string) error {
 	ctx, cancel := d.withStepTimeout(ctx)
 	defer cancel()

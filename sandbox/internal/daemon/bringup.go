@@ -23,11 +23,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// phase is one phase of bringing up a sandbox. It blocks until the phase is done or ctx ends.
+// phase is one phase of bringing up a sandbox. It blocks until the phase is complete or ctx ends.
 type phase func(ctx context.Context) error
 
 // phases returns a phase that brings up the whole sandbox. Bases connect last, when the controllers are ready,
-// because a base reports some facts only when it connects.
+// because a base reports some data only when it connects.
 func (b *bringUp) phases() phase {
 	return inOrder(
 		b.prepareCluster,
@@ -61,7 +61,7 @@ func inOrder(phases ...phase) phase {
 	}
 }
 
-// together returns a phase that runs several phases concurrently. The first failure cancels the other phases.
+// together returns a phase that runs the given phases concurrently. The first failure cancels the other phases.
 func together(phases ...phase) phase {
 	return func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
@@ -81,13 +81,13 @@ type bringUp struct {
 	client    kubernetes.Interface // API client of the cluster
 	external  *broker.External     // nil without an external broker
 	pods      *pods.Pods           // nil if no base runs in a Pod
-	// podImage is the image of the bases in Pods, which is loaded onto the nodes; nil if the nodes pull the image.
+	// podImage is the image for bases in Pods, which is loaded onto the nodes; nil if the nodes pull the image.
 	podImage *image.Image
 	services []service
 	prepared *fleet.Prepared
 	// listenerCtx is the context of listeners that are opened on demand.
 	listenerCtx context.Context
-	// clientIDPrefix is the prefix of the CLIENT_ID of the sandbox's controllers.
+	// clientIDPrefix is the prefix of the controllers' CLIENT_ID.
 	clientIDPrefix string
 }
 
@@ -96,7 +96,7 @@ type service struct {
 	start func(context.Context) error
 }
 
-// bringUp runs the first up. If bringUp fails, stop undoes the completed phases.
+// bringUp runs the first up. If it fails, the caller must call stop, which reverts the phases that have run.
 func (d *Daemon) bringUp(ctx context.Context, steps *progress.Steps, r control.UpRequest) error {
 	b := &bringUp{d: d, steps: steps, request: r, config: r.Config, assembly: &assembly{}}
 	if b.config.Spec.Controller.Location == "" && EffectiveProvider(b.config) != v1alpha1.ProviderKind {
@@ -133,7 +133,8 @@ func (b *bringUp) completeCluster(ctx context.Context) error {
 	return b.runSteps(ctx, b.cluster.Steps().Complete)
 }
 
-// runSteps runs cluster steps. If up fails, the steps are undone, except in a cluster that existed before.
+// runSteps runs steps of bringing up a cluster, and registers their undo functions. A failed up does not undo the
+// steps in an adopted cluster.
 func (b *bringUp) runSteps(ctx context.Context, steps []cluster.Step) error {
 	d := b.d
 	for _, s := range steps {
@@ -171,7 +172,8 @@ func (b *bringUp) checkBroker(ctx context.Context) error {
 	})
 }
 
-// loadControllerImage loads the controller image onto the nodes, unless the controllers cannot run on these nodes.
+// loadControllerImage loads the controller image onto the nodes. It does nothing if the controllers cannot run on
+// these nodes.
 func (b *bringUp) loadControllerImage(ctx context.Context) error {
 	nodes, location := b.cluster.Properties().Nodes, b.config.Spec.Controller.Location
 	binary := b.d.o.Binaries.Controller
@@ -182,7 +184,8 @@ func (b *bringUp) loadControllerImage(ctx context.Context) error {
 	return incluster.Load(ctx, nodes, binary, string(b.d.o.Dir))
 }
 
-// openBroker opens the broker link at an address that controllers and bases can reach.
+// openBroker decides where the controllers run, and opens the broker link at an address that controllers and bases
+// can reach.
 func (b *bringUp) openBroker(ctx context.Context) error {
 	d := b.d
 	return b.runStep(ctx, "Starting broker", func(ctx context.Context) (err error) {
@@ -207,8 +210,8 @@ func (b *bringUp) startServices(ctx context.Context) error {
 	return nil
 }
 
-// admitControllers grants the controllers their permissions, and removes objects that an earlier daemon left in the
-// cluster.
+// admitControllers grants the controllers their permissions, and removes the objects that an earlier, killed daemon
+// left in the cluster.
 func (b *bringUp) admitControllers(ctx context.Context) error {
 	b.d.onStop(func(ctx context.Context) error { return b.cluster.CleanUp(ctx, b.fleet.StartedIdentities()) })
 	if len(b.config.Spec.Controller.Command) > 0 || b.topology.Controllers == otherCluster {
@@ -218,7 +221,7 @@ func (b *bringUp) admitControllers(ctx context.Context) error {
 		inOrder(b.cluster.AuthorizeController, b.cluster.RemoveLeftovers))
 }
 
-// startFleet starts the fleet and creates the Pods for bases. If no base runs in a Pod, it removes the Pods that an
+// startFleet starts the fleet and creates the Pods for bases. If no bases run in Pods, it removes the Pods that an
 // earlier daemon left in the cluster.
 func (b *bringUp) startFleet(ctx context.Context) error {
 	label, err := b.d.o.Dir.Label()
@@ -272,7 +275,7 @@ func (b *bringUp) startControllers(ctx context.Context) error {
 	})
 }
 
-// prepareBases waits until the Pods of bases are ready. Bases in the daemon process need no preparation.
+// prepareBases prepares the bases and blocks until their Pods are ready. Bases in the daemon process need no Pods.
 func (b *bringUp) prepareBases(ctx context.Context) error {
 	number := *b.config.Spec.Bases.Count
 	prepare := func(ctx context.Context) (err error) {
@@ -324,7 +327,7 @@ func (b *bringUp) runStep(ctx context.Context, name string, run func(context.Con
 	return b.d.runStep(ctx, b.steps, name, run)
 }
 
-// runStep runs one step with the configured step timeout.
+// runStep runs one step with the step timeout from the configuration.
 func (d *Daemon) runStep(ctx context.Context, steps *progress.Steps, name string,
 	run func(context.Context) error) error {
 	limited, cancel := d.withStepTimeout(ctx)
@@ -338,14 +341,13 @@ func (d *Daemon) runStep(ctx context.Context, steps *progress.Steps, name string
 	})
 }
 
-// withStepTimeout returns a context with the configured step timeout.
+// withStepTimeout returns a context that ends after the step timeout from the configuration.
 func (d *Daemon) withStepTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	wait := d.configNow().Spec.Wait.Duration
 	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("timed out after %s (see --wait)", wait))
 }
 
-// startService starts a service in the background. The stop function cancels the service and waits until it has
-// returned.
+// startService starts a service in the background. stop cancels the service and waits until it has returned.
 func (d *Daemon) startService(ctx context.Context, s service) {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
@@ -362,8 +364,8 @@ func (d *Daemon) startService(ctx context.Context, s service) {
 	}()
 }
 
-// onStop registers an undo function. stop calls the registered functions in reverse order. Register the function
-// before the action that it reverts, because an action that fails may be partly complete.
+// onStop registers an undo function. stop calls the registered functions in reverse order. Call onStop before the
+// action that undo reverts, because an action that fails may be partly complete.
 func (d *Daemon) onStop(undo func(context.Context) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Act performs an action on a component. Start and restart block until the component is ready.
+// Act performs an action on a component. The actions start and restart block until the component is ready.
 func (d *Daemon) Act(ctx context.Context, r control.ActRequest) error {
 	if !slices.Contains(supervise.Actions, r.Action) {
 		return notFound("unknown action %s", r.Action)
@@ -24,7 +24,7 @@ func (d *Daemon) Act(ctx context.Context, r control.ActRequest) error {
 	return d.performAction(ctx, r.Component, r.Action)
 }
 
-// performAction performs an action with the step timeout. The caller holds changeLock.
+// performAction performs an action on a component, limited by the step timeout. The caller holds changeLock.
 func (d *Daemon) performAction(ctx context.Context, name string, action supervise.Action) error {
 	ctx, cancel := d.withStepTimeout(ctx)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// SetController changes the module controllers and returns a request that reverts the change. If the controllers do
-// not become ready, SetController reverts the change itself.
+// SetController changes the configuration of the module controllers, and returns a request that reverts the change.
+// If the controllers do not become ready, SetController reverts the change before it returns the error.
 func (d *Daemon) SetController(ctx context.Context, r control.ControllerRequest) (control.ControllerRequest, error) {
 	ctx, release, err := d.acquireRunning(ctx, exclusiveWeight)
 	if err != nil {
@@ -61,8 +61,8 @@ func (d *Daemon) controllerConfig(r control.ControllerRequest) (v1alpha1.Control
 	return *c, v1alpha1.Validate(&config).ToAggregate()
 }
 
-// setControllers applies a request to the configured controllers and waits until all controllers are ready. The
-// caller holds changeLock.
+// setControllers applies r to the controllers in the sandbox configuration and blocks until all controllers are
+// ready. The caller holds changeLock.
 func (d *Daemon) setControllers(ctx context.Context, r control.ControllerRequest) error {
 	config, err := d.controllerConfig(r)
 	if err != nil {

@@ -27,10 +27,10 @@ import (
 const (
 	// idleTime is how long a daemon waits for its first up request before it exits.
 	idleTime = 10 * time.Second
-	// downTime is the maximum time for stopping a sandbox. After this time, the processes are killed. downTimeEach is
-	// added for each base. downTime includes the 15 s after which the Lease of a killed controller expires.
+	// downTime is the timeout for stopping a sandbox, plus downTimeEach for each base. After the timeout, the
+	// processes are killed. downTime includes the 15 s after which the Lease of a killed controller expires.
 	downTime, downTimeEach = 25 * time.Second, 10 * time.Millisecond
-	// daemonName is the name of the daemon's run record and of its component.
+	// daemonName is the name of the daemon in its run record and in the list of components.
 	daemonName = "daemon"
 )
 
@@ -43,8 +43,8 @@ var (
 
 // Binaries contains the paths of the sandbox binaries. An empty path means that the binary was not found.
 type Binaries struct {
-	// Daemon is the path of koupsandbox, or of a binary with the same hidden commands. Daemon also runs on a node to
-	// send requests from there.
+	// Daemon is the path of koupsandbox, or of another binary with the same hidden commands. The daemon also runs
+	// this binary on a node, to send requests from there.
 	Daemon string
 	// ControlPlane is the path of koup-controlplane. Required for the provider embedded.
 	ControlPlane string
@@ -63,10 +63,10 @@ type Options struct {
 	// Logger is the logger of the daemon. Default: log messages are discarded.
 	Logger *slog.Logger
 
-	// open creates the cluster. Tests replace it. Default: the cluster of the configured provider.
+	// open creates the Cluster of the sandbox. Default: the cluster of the configured provider. Tests replace it.
 	open func(clusterOptions) (Cluster, error)
-	// client returns an API client that can read many objects efficiently (cluster.NewClient uses protobuf). Tests
-	// replace it. Default: cluster.NewClient.
+	// client returns an API client that reads many objects efficiently. Default: cluster.NewClient, which uses
+	// protobuf. Tests replace it.
 	client func(*cluster.Cluster) (kubernetes.Interface, error)
 }
 
@@ -80,7 +80,7 @@ type Daemon struct {
 	// changeLock is held exclusively by up, down and scaling. An action on a component acquires it in shared mode,
 	// because one action may have to start the broker that another action waits for.
 	changeLock *semaphore.Weighted
-	// ending is cancelled with the cause errDown, errAbandoned or errUpFailed when the shutdown begins.
+	// ending is cancelled when the shutdown begins, with the cause errDown, errAbandoned or errUpFailed.
 	ending      context.Context
 	requestStop context.CancelCauseFunc
 	// stopped is closed when the shutdown is complete.
@@ -98,7 +98,7 @@ type Daemon struct {
 
 	up  chan struct{} // closed when the first up begins
 	hub eventHub
-	// faultCount is the number of generated fault IDs.
+	// faultCount is the number of fault IDs that were generated.
 	faultCount atomic.Int64
 }
 
@@ -138,7 +138,8 @@ func New(o Options) *Daemon {
 }
 
 // Start serves the control API until the sandbox shuts down, ctx ends, the first up fails, or no up request arrives
-// within idleTime. Then it stops the sandbox and returns. Start can be called only once.
+// within idleTime. It then stops the sandbox, and blocks until the sandbox has stopped. Start can be called only
+// once.
 func (d *Daemon) Start(ctx context.Context) error {
 	path, err := d.o.Dir.NewSocketPath()
 	if err != nil {
@@ -202,8 +203,8 @@ func (d *Daemon) untilStop(ctx context.Context) (context.Context, context.Cancel
 	}
 }
 
-// acquire acquires changeLock with the weight share. It returns the context of untilStop, and a function that
-// releases the lock.
+// acquire acquires changeLock with the weight share. It returns a context that also ends when the sandbox shuts down,
+// and a function that releases the lock.
 func (d *Daemon) acquire(ctx context.Context, share int64) (context.Context, func(), error) {
 	ctx, cancel := d.untilStop(ctx)
 	if err := d.changeLock.Acquire(ctx, share); err != nil {
@@ -222,13 +223,13 @@ func (d *Daemon) acquire(ctx context.Context, share int64) (context.Context, fun
 	return ctx, release, nil
 }
 
-// The weights of Daemon.changeLock for shared and exclusive mode.
+// The weights with which changeLock is acquired in shared and in exclusive mode.
 const (
 	sharedWeight    = 1
 	exclusiveWeight = 1 << 20
 )
 
-// Up creates the sandbox, or reconciles a running sandbox with the request.
+// Up creates the sandbox, or reconciles a running sandbox with the request. It blocks until the sandbox is ready.
 func (d *Daemon) Up(ctx context.Context, r control.UpRequest, sink func(progress.Event)) (*control.UpResult, error) {
 	v1alpha1.SetDefaults(r.Config)
 	if errs := v1alpha1.Validate(r.Config); len(errs) > 0 {
@@ -294,10 +295,10 @@ func (d *Daemon) Hold(ctx context.Context, held func()) {
 	}
 }
 
-// StopTimeout returns the maximum time for stopping a sandbox with the given number of bases.
+// StopTimeout returns the timeout for stopping a sandbox with the given number of bases.
 func StopTimeout(bases int) time.Duration { return downTime + time.Duration(bases)*downTimeEach }
 
-// stop runs the undo functions. d.ending must already be cancelled, which aborts changes in progress.
+// stop runs the undo functions. The caller must have cancelled d.ending, which aborts changes in progress.
 func (d *Daemon) stop(ctx context.Context) {
 	_ = d.changeLock.Acquire(context.WithoutCancel(ctx), exclusiveWeight) // never released
 	d.setPhase(control.Stopping)
@@ -331,7 +332,7 @@ func (d *Daemon) allComponentSets() []supervise.ComponentSet {
 	return slices.DeleteFunc(slices.Clone(d.componentSets[:]), func(p supervise.ComponentSet) bool { return p == nil })
 }
 
-// assembled returns the parts of the sandbox. ok reports whether the parts exist. They may not be started yet.
+// assembled returns the parts of the sandbox, which may not be started yet. ok reports whether the parts exist.
 func (d *Daemon) assembled() (s *assembly, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

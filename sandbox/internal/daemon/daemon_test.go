@@ -181,7 +181,7 @@ func request(role string, bases int) control.UpRequest {
 	return control.UpRequest{Config: c}
 }
 
-// makeNodes creates a Ready Node for each base, like the controller.
+// makeNodes creates a Ready Node for each base, as the controller would.
 func (b *fixture) makeNodes(ctx context.Context) {
 	bases, err := b.Bases(ctx, "")
 	if err != nil {
@@ -201,7 +201,8 @@ func (b *fixture) makeNodes(ctx context.Context) {
 	}
 }
 
-// up runs an up and creates the Nodes when the daemon waits for them. It returns the successful steps in order.
+// up sends an up request and creates the Nodes when the daemon waits for them. It returns the successful steps in
+// order.
 func (b *fixture) up(r control.UpRequest) (*control.UpResult, []string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
@@ -298,7 +299,7 @@ func TestUpRestartsComponentsAndScalesBases(t *testing.T) {
 	b.checkNodes()
 }
 
-// checkNodes fails the test unless exactly the present bases have Nodes.
+// checkNodes fails the test unless there is a Node for each existing base and no other Node.
 func (b *fixture) checkNodes() {
 	b.t.Helper()
 	bases, err := b.Bases(b.t.Context(), "")
@@ -319,9 +320,9 @@ func (b *fixture) checkNodes() {
 	}
 }
 
-// TestRemovingBasesDeletesNodes checks that the Nodes of removed bases are deleted. The exception is a single base
-// that is removed by name, because the controller must detect this removal. status must report the Node of that base,
-// and up must delete the Node.
+// TestRemovingBasesDeletesNodes checks that the Nodes of removed bases are deleted. If a single base is removed by
+// name, its Node must remain, because the controller must detect the removal. status must then report this Node, and
+// the next up must delete it.
 func TestRemovingBasesDeletesNodes(t *testing.T) {
 	b := newFixture(t)
 	b.up(request("good", 6))
@@ -402,7 +403,8 @@ func TestUpResumesComponentsAndRestartsBases(t *testing.T) {
 	}
 }
 
-// TestUpFails checks that the error of a failed up contains the reason and the last log lines of the component.
+// TestUpFails checks that the error of a failed up contains the reason and the last log lines of the failed
+// component.
 func TestUpFails(t *testing.T) {
 	for _, tc := range []struct {
 		name, role string
@@ -509,8 +511,8 @@ func TestBrokerRestart(t *testing.T) {
 	})
 }
 
-// TestExternalBroker checks that the connection to an external broker can be cut and restored without affecting the
-// external broker.
+// TestExternalBroker checks that a sandbox can cut and restore its connection to an external broker without affecting
+// the broker.
 func TestExternalBroker(t *testing.T) {
 	external, err := broker.New(broker.Options{Env: "given"})
 	check.Must(t, err)
@@ -634,8 +636,8 @@ func TestBasesAndFaults(t *testing.T) {
 	}
 }
 
-// TestAcquireFailsDuringShutdown checks that acquire fails after the shutdown has begun, even if the lock is free.
-// For example, an up request after a failed up must not be executed.
+// TestAcquireFailsDuringShutdown checks that acquire fails after the shutdown has begun, even if the lock is free, so
+// that, for example, an up request after a failed up is not executed.
 func TestAcquireFailsDuringShutdown(t *testing.T) {
 	d := New(Options{Dir: state.Home(t.TempDir()).Dir("test")})
 	d.requestStop(errUpFailed)
@@ -646,7 +648,7 @@ func TestAcquireFailsDuringShutdown(t *testing.T) {
 	}
 }
 
-// same returns an error with the differences between want and got, or nil if they are equal.
+// same returns nil if want and got are equal, and otherwise an error that shows the differences.
 func same(want, got []string) error {
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("(-want +got):\n%s", diff)

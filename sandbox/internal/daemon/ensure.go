@@ -20,8 +20,8 @@ import (
 )
 
 // ensure reconciles a running sandbox with a configuration: it resumes paused components, starts exited components,
-// and scales the bases. It returns a description of each change. Changes of other settings take effect after the next
-// down and up.
+// and scales the bases. It returns a description of each change. Changes to other settings take effect only after a
+// down and an up.
 func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.UpRequest) ([]string, error) {
 	config := r.Config
 	running, err := d.requireUp()
@@ -93,8 +93,8 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 		func(ctx context.Context) error { return d.waitNodes(ctx, running) })
 }
 
-// restartEndedBases restarts bases outside groups whose processes have exited. It removes failed bases, because
-// scaling replaces them.
+// restartEndedBases restarts the bases outside groups whose processes have exited. It removes failed bases instead,
+// because the subsequent scaling replaces them.
 func (d *Daemon) restartEndedBases(ctx context.Context, steps *progress.Steps, running *assembly) (changes []string,
 	err error) {
 	var ended []string
@@ -137,8 +137,8 @@ func (d *Daemon) restartEndedBases(ctx context.Context, steps *progress.Steps, r
 // connected.
 const maxConcurrentRestarts = 50
 
-// changedSettings returns the paths of the fields that differ between two configurations. It ignores the number of
-// bases and the step timeout.
+// changedSettings returns the paths of the fields that differ between the configurations a and b. It ignores the
+// number of bases and the step timeout.
 func changedSettings(a, b *v1alpha1.Sandbox) []string {
 	x, y := *a, *b
 	if y.Spec.Provider == v1alpha1.ProviderAuto { // resolved by the first up
@@ -159,7 +159,8 @@ func changedSettings(a, b *v1alpha1.Sandbox) []string {
 	return slices.Sorted(maps.Keys(fields))
 }
 
-// addDifferences appends to paths the paths of the fields whose values differ between two structs.
+// addDifferences adds to paths the paths of the fields whose values differ between a and b. at is the path of a and
+// b.
 func addDifferences(paths map[string]bool, at string, a, b reflect.Value) {
 	if a.Kind() != reflect.Struct {
 		if !reflect.DeepEqual(a.Interface(), b.Interface()) {

@@ -82,7 +82,7 @@ func injectIntoBases(members []*fleet.Member, i fault.Injection) error {
 	return nil
 }
 
-// ClearFaults clears the faults that match the selector. It returns an error if a selected ID is unknown.
+// ClearFaults clears the faults that match the selector. It returns an error if no fault has one of the selected IDs.
 func (d *Daemon) ClearFaults(_ context.Context, r control.FaultSelector) error {
 	running, err := d.requireUp()
 	if err != nil {
@@ -124,7 +124,8 @@ func faultStatus(m *fleet.Member, f basefault.Status) fault.Status {
 	}
 }
 
-// Faults lists the faults of a group and the API writes of controllers. If the group is empty, it lists all faults.
+// Faults returns the faults of a group and the controllers' write counts. If the group is empty, it returns all
+// faults.
 func (d *Daemon) Faults(_ context.Context, r control.GroupRequest) (control.Faults, error) {
 	group := r.Group
 	running, err := d.requireUp()
@@ -149,11 +150,11 @@ func (s *assembly) dropFaults(group string) {
 	s.apiFaults.ForgetGroup(group)
 }
 
-// maxKnownNodes is the maximum number of Nodes whose group is cached.
+// maxKnownNodes is the maximum number of Nodes in the group cache of groupOf.
 const maxKnownNodes = 1 << 16
 
-// groupOf returns a function that finds the group of an object that a controller writes. The group is the namespace
-// of the object, or the group of the base for a Node.
+// groupOf returns a function that finds the group of an object that a controller writes: for a namespaced object, the
+// group named like its namespace; for a Node, the group of its base.
 func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watcher) func(namespace, name string) string {
 	var mu sync.Mutex
 	known := map[string]string{} // a Node may be written after its base has been removed
@@ -180,8 +181,8 @@ func (d *Daemon) groupOf(f *fleet.Fleet, n *nodes.Watcher) func(namespace, name 
 	}
 }
 
-// killController kills the controller with the number n when a fault requires it. If n is 0 (unknown), it kills the
-// first controller.
+// killController kills the controller with the number n for a fault. If n is 0, the number is unknown, and
+// killController kills the first controller.
 func (d *Daemon) killController(n int) {
 	n = max(n, 1)
 	if err := d.Act(context.Background(),

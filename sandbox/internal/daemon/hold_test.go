@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestHold checks that the sandbox and its state directory are removed when the client of Hold disconnects. After
-// down, the state directory must still exist.
+// TestHold checks that the sandbox and its state directory are removed when the client of Hold disconnects, and that
+// down keeps the state directory.
 func TestHold(t *testing.T) {
 	for name, end := range map[string]func(*fixture, context.CancelFunc) error{
 		"client disconnects": func(_ *fixture, disconnect context.CancelFunc) error { disconnect(); return nil },

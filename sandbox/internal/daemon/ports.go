@@ -13,30 +13,31 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Cluster provides a Kubernetes API. Its methods may be called when the API server is available, unless stated
-// otherwise.
+// Cluster is a cluster that runs the Kubernetes API of a sandbox. Its methods may be called once the API server is
+// available, unless stated otherwise.
 type Cluster interface {
-	// Steps returns the steps that start and stop the cluster. It may be called at any time.
+	// Steps returns the steps that start the cluster, and that stop it in reverse order. It may be called at any
+	// time.
 	Steps() cluster.Steps
 	// ComponentSet returns the components of the cluster, or nil if the cluster has no components. It may be called
 	// at any time.
 	ComponentSet() supervise.ComponentSet
 	// Cluster returns the administrator's connection data for the cluster.
 	Cluster() *cluster.Cluster
-	// RemoveLeftovers removes the base Nodes that a killed daemon left in the cluster. In a cluster that the sandbox
-	// created, it also removes the controllers.
+	// RemoveLeftovers removes the Nodes of bases that a killed daemon left in the cluster. In a cluster that the
+	// sandbox created, it also removes the controllers.
 	RemoveLeftovers(ctx context.Context) error
 	// AuthorizeController grants the module controller its permissions and writes the kubeconfig of the controller.
 	AuthorizeController(ctx context.Context) error
-	// CleanUp removes the controller permissions and the Nodes of the given bases from a cluster that outlives the
-	// sandbox. The bases are given by identity. Call CleanUp after the controllers have exited.
+	// CleanUp removes the permissions of the controllers and the Nodes of the given bases from a cluster that
+	// outlives the sandbox. bases contains base identities. Call CleanUp after the controllers have exited.
 	CleanUp(ctx context.Context, bases map[string]bool) error
 	// Maintain performs periodic maintenance of the cluster until ctx ends.
 	Maintain(ctx context.Context) error
 	// IssueServingCert issues a server certificate for hosts. caFile is the path of the CA certificate.
 	IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 	// Properties returns the properties of the cluster. It may be called at any time. Host and KubeletClientCA are
-	// set when the API server is available. Adopted is set after Steps.Prepare.
+	// set once the API server is available, and Adopted is set after Steps.Prepare.
 	Properties() cluster.Properties
 }
 
@@ -54,7 +55,8 @@ type ControllerRunner interface {
 	// Ensure applies a configuration and blocks until all controllers are ready. It only restarts controllers whose
 	// configuration has changed.
 	Ensure(ctx context.Context, c v1alpha1.Controller) error
-	// StopAll stops all controllers concurrently. If abruptly is true, it kills them.
+	// StopAll stops all controllers concurrently and blocks until they have exited. If abruptly is true, it kills
+	// them.
 	StopAll(ctx context.Context, abruptly bool) error
 	// ReplicaNumber returns the number of the controller with the given client ID, counted from 1. It returns 0 if
 	// the client ID is unknown. It may be called concurrently.

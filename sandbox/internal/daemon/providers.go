@@ -28,8 +28,8 @@ type clusterOptions struct {
 	log        *slog.Logger
 }
 
-// EffectiveProvider returns the provider of a configuration. If the provider auto has not been resolved yet, it
-// returns embedded, which has no external dependencies.
+// EffectiveProvider returns the provider of a configuration. While the provider auto is not resolved, it returns
+// embedded, which has no external dependencies.
 func EffectiveProvider(s *v1alpha1.Sandbox) v1alpha1.Provider {
 	if s.Spec.Provider == v1alpha1.ProviderAuto {
 		return v1alpha1.ProviderEmbedded
@@ -58,8 +58,8 @@ func openCluster(o clusterOptions) (Cluster, error) {
 	}
 }
 
-// asCluster converts the result of a provider's New function to a Cluster. If there is an error, it returns a nil
-// interface instead of an interface that contains a nil pointer.
+// asCluster converts the result of a provider's New function to a Cluster. If err is not nil, it returns a nil
+// Cluster, and not a Cluster that contains a nil pointer.
 func asCluster[C Cluster](c C, err error) (Cluster, error) {
 	if err != nil {
 		return nil, err
@@ -67,10 +67,9 @@ func asCluster[C Cluster](c C, err error) (Cluster, error) {
 	return c, nil
 }
 
-// CleanUp removes the objects of a sandbox whose daemon is not running. In an existing cluster, it removes the Nodes
-// of the bases, the objects with the label of the sandbox, and the ownership marker, but keeps all objects of other
-// sandboxes. It deletes a kind cluster. An embedded cluster needs no cleanup, because its processes are identified by
-// run records.
+// CleanUp removes the objects of a sandbox whose daemon is not running. It deletes a kind cluster. In an existing
+// cluster, it removes the Nodes of the sandbox's bases, the objects with the label of the sandbox, and the ownership
+// marker. An embedded cluster needs no cleanup here, because run records identify its processes.
 func CleanUp(ctx context.Context, dir state.Dir, config *v1alpha1.Sandbox) error {
 	switch EffectiveProvider(config) {
 	case v1alpha1.ProviderKind:

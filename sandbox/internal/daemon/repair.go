@@ -11,17 +11,18 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// undoActions maps each action to the action that reverts it. Actions that are not in the map need no revert.
+// undoActions maps each action to the action that reverts it. Actions that are not in the map do not have to be
+// reverted.
 var undoActions = map[supervise.Action]supervise.Action{
 	supervise.Kill: supervise.Start, supervise.Stop: supervise.Start, supervise.Pause: supervise.Resume,
 }
 
-// pendingRepairs records the changes that groups made to components and that Repair must revert. Daemon.mu guards it.
+// pendingRepairs records the component changes of groups that Repair must revert. Daemon.mu guards it.
 type pendingRepairs struct {
-	// components maps each group and component to the action that reverts the last change of the component.
+	// components maps each group, and each component that it changed, to the action that reverts the last change.
 	components map[string]map[string]supervise.Action
 	// changer is the group that last changed the controllers, or empty. original is the controller request that was
-	// in effect before the first change.
+	// in effect before any group changed the controllers.
 	changer  string
 	original control.ControllerRequest
 }
@@ -40,7 +41,8 @@ func (d *Daemon) recordAction(group, name string, action supervise.Action) {
 	}
 }
 
-// addRepair records an action that Repair must perform for a group. The caller holds d.mu.
+// addRepair records the action undo on the component name, which Repair must perform for a group. The caller holds
+// d.mu.
 func (d *Daemon) addRepair(group, name string, undo supervise.Action) {
 	if d.repairs.components == nil {
 		d.repairs.components = map[string]map[string]supervise.Action{}
@@ -64,7 +66,7 @@ func (d *Daemon) recordControllers(group string, before control.ControllerReques
 }
 
 // Repair starts or resumes the components that a group has stopped or paused, the controllers last. If r.Controllers
-// is set, it also reverts the changes of the group to the controllers. Failed actions are retried by the next Repair.
+// is set, it also reverts the changes of the group to the controllers. The next Repair retries actions that failed.
 func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
 	d.mu.Lock()
 	undo := d.repairs.components[r.Group]
@@ -85,16 +87,16 @@ func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
 	return errors.Join(errs...)
 }
 
-// changedBy reports whether a group was the last one to change the controllers. original is the controller request
-// that was in effect before the change.
+// changedBy reports whether the group was the last to change the controllers. original is the controller request that
+// was in effect before the change.
 func (d *Daemon) changedBy(group string) (original control.ControllerRequest, changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.repairs.original, group != "" && d.repairs.changer == group
 }
 
-// restoreControllers reverts the changes of a group to the controllers. If ctx ends first, the changes may still be
-// reverted later.
+// restoreControllers reverts the changes of a group to the controllers. If it returns an error, the changes remain
+// recorded, so that a later call can revert them.
 func (d *Daemon) restoreControllers(ctx context.Context, group string) error {
 	if _, changed := d.changedBy(group); !changed {
 		return nil

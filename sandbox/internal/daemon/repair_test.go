@@ -85,8 +85,8 @@ func (s failingRunner) Ensure(ctx context.Context, c v1alpha1.Controller) error 
 	return s.ControllerRunner.Ensure(ctx, c)
 }
 
-// TestRepairRetriesControllers checks that Repair removes the controller request of a group even if restoring the
-// controllers fails, and that the next Repair retries.
+// TestRepairRetriesControllers checks that Repair discards the controller request of a group even if restoring the
+// controllers fails, and that the next Repair tries to restore them again.
 func TestRepairRetriesControllers(t *testing.T) {
 	b := newFixture(t)
 	b.up(request("good", 1))
@@ -113,8 +113,8 @@ func TestRepairRetriesControllers(t *testing.T) {
 	}
 }
 
-// TestRepairAfterChangesOfTwoGroups checks that the original controllers are restored after two groups have changed
-// the controllers and the last group is repaired.
+// TestRepairAfterChangesOfTwoGroups checks that, after two groups have changed the controllers, the repair of the
+// last group restores the original controllers.
 func TestRepairAfterChangesOfTwoGroups(t *testing.T) {
 	b := newFixture(t)
 	b.up(request("good", 1))

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// Status returns the status of the sandbox. It does not wait until changes in progress are complete.
+// Status returns the status of the sandbox. It does not wait for changes in progress.
 func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 	phase, config := d.phaseNow(), d.configNow()
 	s, assembled := d.assembled()

@@ -18,14 +18,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
 )
 
-// trafficStreams manages the request streams of all groups. The daemon sends the requests of some streams. An agent
-// in the cluster sends the requests of the others through kube-proxy.
+// trafficStreams manages the request streams of all groups. The daemon sends the requests of some streams itself. An
+// agent in the cluster sends the requests of the other streams, so that they can use kube-proxy.
 type trafficStreams struct {
 	local   *traffic.Generator
 	cluster *clusterSender // nil if no requests can be sent from within the cluster
 }
 
-// agentTimeout is the maximum time that removed bases wait until the agent no longer sends requests to them.
+// agentTimeout is how long the removal of bases waits for the agent to stop sending requests to these bases.
 const agentTimeout = 2 * time.Second
 
 // clusterSender sends the requests of streams from within the cluster.
@@ -36,8 +36,8 @@ type clusterSender struct {
 	gateway  *traffic.Gateway
 }
 
-// handles reports whether the requests of a group's streams are sent from within the cluster. This is the case if all
-// bases of the group run in Pods.
+// handles reports whether the requests of a group's streams are sent from within the cluster: all bases of the group
+// must run in Pods.
 func (i *clusterSender) handles(group string) bool {
 	return i != nil && i.allBases(group, func(m *fleet.Member) bool { return m.Runtime == v1alpha1.RuntimeCluster })
 }
@@ -48,8 +48,8 @@ func (i *clusterSender) allBases(group string, matches func(*fleet.Member) bool)
 }
 
 // completeSpec sets the target of a stream. If the cluster routes the addresses of the bases, the target is the
-// address of the Service, so that kube-proxy selects the endpoint. Bases in the same Pod share an address, so for
-// them the agent gets their ports instead.
+// address of the Service, and kube-proxy selects the endpoint. If not, bases in the same Pod share an address, and
+// the agent gets the ports of the bases from the returned Source.
 func (i *clusterSender) completeSpec(ctx context.Context, group string, spec traffic.Spec) (traffic.Spec, agent.Source,
 	error) {
 	if spec.Via == v1alpha1.ViaBases {
@@ -91,7 +91,7 @@ func (i *clusterSender) endpointChoice(r traffic.Route) (traffic.TargetSet, <-ch
 	return c, change
 }
 
-// waitUntilUnused blocks until the agent no longer sends requests to removed bases, for at most agentTimeout.
+// waitUntilUnused blocks until the agent no longer sends requests to removed bases, but at most for agentTimeout.
 func (i *clusterSender) waitUntilUnused(ctx context.Context) {
 	if i == nil {
 		return
@@ -105,8 +105,8 @@ func targetOf(m *fleet.Member) traffic.Target {
 	return traffic.Target{IP: m.IP(), Base: m.Name(), Host: m.HostName, Web: m.ClusterAddr(), Port: m.WebPort}
 }
 
-// Begin starts a request stream, from within the cluster if possible. The address of the Service is resolved only
-// once.
+// Begin starts a request stream for a group, from within the cluster if possible. It resolves the address of the
+// Service only once.
 func (f *trafficStreams) Begin(ctx context.Context, group string, spec traffic.Spec) error {
 	spec.Address, spec.Inside = "", false
 	spec, err := spec.Complete()
@@ -128,7 +128,7 @@ func (f *trafficStreams) Begin(ctx context.Context, group string, spec traffic.S
 	return f.cluster.StartStream(ctx, group, spec, source)
 }
 
-// Summaries returns the request counts of the streams of a group, in the order in which the streams started.
+// Summaries returns the request counts of each stream of a group, in the order in which the streams started.
 func (f *trafficStreams) Summaries(ctx context.Context, group string) []traffic.Summary {
 	all := f.local.Summaries(group)
 	if f.cluster != nil {
@@ -138,7 +138,7 @@ func (f *trafficStreams) Summaries(ctx context.Context, group string) []traffic.
 	return all
 }
 
-// Stop stops a request stream and returns the result.
+// Stop stops a request stream and returns its result.
 func (f *trafficStreams) Stop(ctx context.Context, group, name string) (*traffic.StreamResult, error) {
 	end, err := f.local.Stop(ctx, group, name)
 	if f.cluster != nil && errors.Is(err, traffic.ErrNoStream) {
@@ -147,7 +147,7 @@ func (f *trafficStreams) Stop(ctx context.Context, group, name string) (*traffic
 	return end, err
 }
 
-// Records calls sink for each recorded request of a request stream.
+// Records calls sink for each recorded request of a stream.
 func (f *trafficStreams) Records(ctx context.Context, group, name string, sink func(traffic.Record)) error {
 	records, err := f.local.Records(group, name)
 	if f.cluster != nil && errors.Is(err, traffic.ErrNoStream) {

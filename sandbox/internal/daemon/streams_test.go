@@ -57,7 +57,8 @@ func launchLocalAgent(ctx context.Context) (agent.Process, error) {
 	return a, err
 }
 
-// newTestStreams returns the streams of a cluster in which the Service "stock" has the address of a test server.
+// newTestStreams returns the trafficStreams of a cluster in which the Service "stock" has the address of a test
+// server.
 func newTestStreams(t *testing.T) *trafficStreams {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(
@@ -107,7 +108,7 @@ func streamTo(name, service string) traffic.Spec {
 		Traffic: v1alpha1.Traffic{Name: name, Service: service, Module: "stock"}}
 }
 
-// awaitEnd waits until the newest stream of a group has ended by itself.
+// awaitEnd waits until the newest stream of a group has sent all its requests and ended.
 func awaitEnd(t *testing.T, f *trafficStreams, group, name string) {
 	t.Helper()
 	check.Eventually(t, patience, func() error {
@@ -120,7 +121,8 @@ func awaitEnd(t *testing.T, f *trafficStreams, group, name string) {
 	})
 }
 
-// TestStreamRoutes checks that requests to a Service use kube-proxy if the cluster routes the addresses of the bases.
+// TestStreamRoutes checks that requests to a Service pass through kube-proxy if the cluster routes the addresses of
+// the bases, and through the gateway otherwise.
 func TestStreamRoutes(t *testing.T) {
 	f := newTestStreams(t)
 	bases := streamTo("bases", "")
@@ -163,7 +165,7 @@ func TestStreamRoutes(t *testing.T) {
 	}
 }
 
-// inPods is a runtime whose bases can only be reached from within the cluster.
+// inPods is a fake runtime whose bases can be reached only from within the cluster.
 type inPods struct{ ip string } // a routed address; empty if there is none
 
 func (inPods) Adapt(*fakebase.Options, int) error { return nil }
@@ -193,8 +195,8 @@ func (unreachable) WebAddr(context.Context) (string, error) {
 	return "", errors.New("reachable only in the cluster")
 }
 
-// TestStreamsToBasesInPods checks that requests to bases in Pods, through a Service or directly to each base, are
-// sent from within the cluster. A removed base must not receive further requests.
+// TestStreamsToBasesInPods checks that requests to bases in Pods are sent from within the cluster, through a Service
+// or directly to each base, and that a removed base receives no further requests.
 func TestStreamsToBasesInPods(t *testing.T) {
 	f := newTestStreams(t)
 	var leaving func()

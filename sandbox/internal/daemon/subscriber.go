@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// maxQueuedEvents is the maximum number of queued events of a slow subscriber. A busy sandbox takes a few minutes to
+// maxQueuedEvents is the maximum number of events queued for a slow subscriber. A busy sandbox takes a few minutes to
 // produce that many events. The initial snapshot is not included in the limit.
 const maxQueuedEvents = 1 << 16
 
@@ -27,13 +27,13 @@ type subscriber struct {
 
 var _ fleet.Watcher = (*subscriber)(nil)
 
-// endSnapshot adds the Synced event that marks the end of the initial snapshot.
+// endSnapshot adds the Synced event, which marks the end of the initial snapshot. From then on, the queue is limited.
 func (s *subscriber) endSnapshot() {
 	s.Put(events.Event{Time: time.Now(), Synced: true})
 	s.Limit(maxQueuedEvents)
 }
 
-// follow calls sink for each event until ctx ends, the queue is closed, or events are lost.
+// follow calls sink for each event. It blocks until ctx ends, the queue is closed, or events are lost.
 func (s *subscriber) follow(ctx context.Context, sink func(events.Event)) error {
 	if err := s.Read(ctx, sink); err != nil {
 		return rpc.Errorf(http.StatusServiceUnavailable, "%v; watch again", err)
@@ -85,7 +85,7 @@ func (s *subscriber) processEvents(m *fleet.Member, now time.Time, v fleet.BaseS
 	return list
 }
 
-// Mappings from the kinds and states of fakebase to the kinds and states of events.
+// These maps convert the event kinds and states of package fakebase to those of package events.
 var (
 	baseChanges = map[fakebase.EventKind]events.BaseChange{
 		fakebase.EventUp: events.BaseUp, fakebase.EventReady: events.BaseReady, fakebase.EventDown: events.BaseDown,
@@ -121,8 +121,8 @@ func (s *subscriber) OnEvent(m *fleet.Member, e fakebase.Event) {
 	}
 }
 
-// OnTrace reports a command or a fault of a base. It does not report successful health checks, because they would be
-// most of the events of a large fleet.
+// OnTrace reports a command or a fault of a base. It skips successful health checks, which would be most of the
+// events of a large fleet.
 func (s *subscriber) OnTrace(m *fleet.Member, t fakebase.Trace) {
 	if t.Fault != nil {
 		s.fault(m, t.Time, *t.Fault)
@@ -156,7 +156,7 @@ type eventHub struct {
 	mu          sync.Mutex
 	subscribers []*subscriber
 	components  []events.Event // last event of each component, in order of first appearance
-	// owners maps the name of each known group to whether the owner of the group is still connected.
+	// owners contains the known groups. The value is true while the owner of the group is connected.
 	owners map[string]bool
 }
 
@@ -204,7 +204,7 @@ func (s *eventHub) publishFault(group string, e events.Event) {
 	}
 }
 
-// knowsGroup reports whether a group has, or had, an owner.
+// knowsGroup reports whether a group has an owner or had an owner earlier.
 func (s *eventHub) knowsGroup(group string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +230,7 @@ func (s *eventHub) publishRequest(group string, at time.Time, r events.RequestEv
 	}
 }
 
-// claimGroup records an owner of a group. It returns a conflict error if the group already has an owner.
+// claimGroup records that a group has an owner. It returns a conflict error if the group already has an owner.
 func (s *eventHub) claimGroup(group string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +244,7 @@ func (s *eventHub) claimGroup(group string) error {
 	return nil
 }
 
-// closeGroup records that the owner of a group has disconnected. Afterwards, no bases, streams or faults can be added
+// closeGroup records that the owner of a group has disconnected. After that, no bases, streams or faults can be added
 // to the group.
 func (s *eventHub) closeGroup(group string) {
 	s.mu.Lock()
@@ -252,8 +252,8 @@ func (s *eventHub) closeGroup(group string) {
 	s.owners[group] = false
 }
 
-// checkOpen returns a conflict error if the owner of the group has disconnected, so that nothing can be added to the
-// group.
+// checkOpen returns a conflict error if the owner of the group has disconnected, because nothing may be added to such
+// a group.
 func (s *eventHub) checkOpen(group string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

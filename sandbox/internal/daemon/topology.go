@@ -14,7 +14,7 @@ const loopback = "127.0.0.1"
 var errNoBroker = errors.New("the Pods of this cluster cannot reach a broker on this machine; set spec.broker.url to " +
 	"an external broker")
 
-// site is the location in which a part of the sandbox runs.
+// site is where a part of the sandbox runs.
 type site int
 
 const (
@@ -31,8 +31,8 @@ type Topology struct {
 	Host string
 }
 
-// newTopology returns the topology for a configuration whose controller location is resolved. The API of the cluster
-// must be available.
+// newTopology returns the topology for a configuration with a resolved controller location. The API server of the
+// cluster must be available.
 func newTopology(config *v1alpha1.Sandbox, p cluster.Properties) Topology {
 	pods := otherCluster
 	if p.Nodes != nil {
@@ -48,12 +48,13 @@ func newTopology(config *v1alpha1.Sandbox, p cluster.Properties) Topology {
 	return t
 }
 
-// BrokerDirect reports whether controllers and bases connect to the broker directly, not through this machine.
+// BrokerDirect reports whether all controllers and bases connect to the external broker directly, and not through
+// this machine.
 func (t Topology) BrokerDirect() bool {
 	return t.Controllers == otherCluster && t.Bases == otherCluster
 }
 
-// NoHTTPReason returns the reason why bases cannot use the HTTP tunnel, or the empty string if they can.
+// NoHTTPReason returns the reason why bases cannot use the HTTP tunnel, or the empty string if they can use it.
 func (t Topology) NoHTTPReason() string {
 	if t.Controllers == otherCluster {
 		return "the controllers are in a cluster that does not reach this machine; use mqtt, or bring the sandbox up " +
@@ -62,8 +63,8 @@ func (t Topology) NoHTTPReason() string {
 	return ""
 }
 
-// BrokerHost returns the listen address of the broker. It is the loopback address if only processes on this machine
-// use the broker.
+// BrokerHost returns the address on which the broker must listen. It is the loopback address if only processes on
+// this machine use the broker.
 func (t Topology) BrokerHost() (string, error) {
 	if t.Controllers == thisMachine && t.Bases == thisMachine {
 		return loopback, nil
@@ -79,9 +80,9 @@ func (t Topology) BrokerHost() (string, error) {
 		"engine runs in a virtual machine; " + advice)
 }
 
-// resolveLocation returns the configuration with a controller location. If no location is configured, the controllers
-// run in the cluster. If that is impossible, they run on this machine, and resolveLocation calls note with the
-// reason. The API of the cluster must be available.
+// resolveLocation returns config with spec.controller.location set. By default, the controllers run in the cluster.
+// If they cannot, they run on this machine, and resolveLocation passes the reason to note. The API server must be
+// available.
 func resolveLocation(config *v1alpha1.Sandbox, p cluster.Properties, binary string,
 	note func(string)) *v1alpha1.Sandbox {
 	if config.Spec.Controller.Location != "" {

@@ -20,8 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// TestResolveLocation checks that the controller runs in the cluster by default. If the controller cannot run there,
-// it must run on this machine, and the user must be notified of the reason. A configured location must not change.
+// TestResolveLocation checks that the controller runs in the cluster by default, and on this machine if it cannot run
+// in the cluster, with a note that gives the reason. A configured location must not change.
 func TestResolveLocation(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	header := elf.Header64{Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB),
@@ -87,7 +87,7 @@ func TestChangedSettings(t *testing.T) {
 }
 
 // TestBrokerHost checks that BrokerHost returns an address that all users of the broker can reach, or an error that
-// states the fix.
+// suggests a fix.
 func TestBrokerHost(t *testing.T) {
 	for name, tc := range map[string]struct {
 		location v1alpha1.Location

@@ -58,7 +58,7 @@ func (d *Daemon) StartTraffic(ctx context.Context, r control.StartTrafficRequest
 	return nil
 }
 
-// Traffic returns the request counts of the streams of a group.
+// Traffic returns the request counts of each stream of a group.
 func (d *Daemon) Traffic(ctx context.Context, r control.GroupRequest) ([]traffic.Summary, error) {
 	running, err := d.requireUp()
 	if err != nil {
@@ -67,7 +67,7 @@ func (d *Daemon) Traffic(ctx context.Context, r control.GroupRequest) ([]traffic
 	return running.traffic.Summaries(ctx, r.Group), nil
 }
 
-// StopTraffic stops a request stream and waits for its in-flight requests.
+// StopTraffic stops a request stream and blocks until its in-flight requests have completed.
 func (d *Daemon) StopTraffic(ctx context.Context, r control.StreamRequest) (*traffic.StreamResult, error) {
 	running, err := d.requireUp()
 	if err != nil {
@@ -80,7 +80,7 @@ func (d *Daemon) StopTraffic(ctx context.Context, r control.StreamRequest) (*tra
 	return end, err
 }
 
-// TrafficRecords calls sink for each recorded request of a request stream.
+// TrafficRecords calls sink for each recorded request of a stream.
 func (d *Daemon) TrafficRecords(ctx context.Context, r control.StreamRequest, sink func(traffic.Record)) error {
 	running, err := d.requireUp()
 	if err != nil {
@@ -95,7 +95,7 @@ func (d *Daemon) TrafficRecords(ctx context.Context, r control.StreamRequest, si
 
 // targets provides the bases of the fleet as request targets for the gateway and the request generator.
 type targets struct {
-	ctx   context.Context // context of listeners that are opened on first use
+	ctx   context.Context // context for listeners that are opened on first use
 	fleet *fleet.Fleet
 
 	mu     sync.Mutex // not held during calls to a base
@@ -103,7 +103,7 @@ type targets struct {
 }
 
 type targetList struct {
-	generation uint64 // generation of the fleet when the list was created
+	generation uint64 // fleet.Generation when the list was created
 	all        []traffic.Target
 }
 
@@ -117,7 +117,7 @@ func (t *targets) ByIP(ip string) (traffic.Target, bool) {
 }
 
 // Group returns the bases of a group, or the bases outside groups if group is empty. It caches the list until the
-// fleet changes, because a Pod that does not respond delays the creation of a new list.
+// fleet changes, because creating a list takes long if a Pod does not respond.
 func (t *targets) Group(group string) []traffic.Target {
 	generation := t.fleet.Generation()
 	t.mu.Lock()

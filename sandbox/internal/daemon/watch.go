@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Watch calls sink for each component event and for each event of the bases of a group, or of all bases if the group
-// is empty. It blocks until ctx ends or the sandbox shuts down.
+// Watch calls sink for each component event and for each event of the group in the request. If the group is empty, it
+// reports the events of all bases. It blocks until ctx ends or the sandbox shuts down.
 func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(events.Event)) error {
 	running, err := d.requireUp()
 	switch {

@@ -53,7 +53,7 @@ func (s *stream) end() {
 	}
 }
 
-// lineOf returns a line with the kind, base, state, name, module and code of an event.
+// lineOf formats the kind, base, state, name, module and code of an event as one line.
 func lineOf(e events.Event) string {
 	kind, rest := "synced", ""
 	switch {
@@ -73,7 +73,7 @@ func lineOf(e events.Event) string {
 	return events.Join(" ", kind, e.BaseName(), rest)
 }
 
-// until returns the lines of all events up to the first event whose line is want.
+// until reads events until one is formatted as want, and returns the lines of all events that it has read.
 func (s *stream) until(want string) []string {
 	s.t.Helper()
 	var got []string
@@ -178,8 +178,9 @@ func TestWatchGroup(t *testing.T) {
 	all.ended <- nil
 }
 
-// TestOwnerDisconnects checks that the bases, request streams and component changes of a group are removed when the
-// owner of the group disconnects. Afterwards, nothing can be added to the group.
+// TestOwnerDisconnects checks that the daemon removes the bases and request streams of a group, and reverts its
+// component changes, when the owner of the group disconnects. After that, it must be impossible to add anything to
+// the group.
 func TestOwnerDisconnects(t *testing.T) {
 	b := newFixture(t)
 	b.up(request("good", 1))
@@ -254,8 +255,8 @@ func TestOwnerDisconnects(t *testing.T) {
 	})
 }
 
-// TestSlowSubscriber checks that the stream of a slow subscriber ends with an error, and that the subscriber does not
-// block the publisher.
+// TestSlowSubscriber checks that the event stream of a slow subscriber ends with an error, and that the subscriber
+// does not block the publisher.
 func TestSlowSubscriber(t *testing.T) {
 	s := &subscriber{}
 	e := events.Event{Base: &events.BaseEvent{Change: "up"}}

@@ -9,7 +9,7 @@ import (
 )
 
 // Run runs a command of the engine, such as `docker info`, and returns the trimmed output even if the command fails.
-// It blocks until the command ends. When ctx ends, the command is killed. The error contains the command line and the
+// It blocks until the command ends. When ctx ends, the command is killed. An error contains the command line and the
 // last line of standard error.
 func (e *Engine) Run(ctx context.Context, args ...string) (string, error) {
 	return Output(ctx, exec.CommandContext(ctx, e.Command, args...), 1)
@@ -26,8 +26,9 @@ func (e *Engine) Load(ctx context.Context, write func(io.Writer) error) error {
 	return err
 }
 
-// Output runs cmd, which was created with ctx, and returns the trimmed output. The error contains the command line
-// and the last lines of standard error. Output sets cmd.Stdout and cmd.Stderr.
+// Output runs cmd, which must have been created with ctx, and returns the trimmed standard output. An error contains
+// the command line and the last lines of standard error; the parameter lines is their maximum number. Output sets
+// cmd.Stdout and cmd.Stderr.
 func Output(ctx context.Context, cmd *exec.Cmd, lines int) (string, error) {
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -23,7 +23,7 @@ const infoTimeout = 5 * time.Second
 // ErrNoEngine is returned, wrapped, if no container engine is usable on this machine.
 var ErrNoEngine = errors.New("no container engine")
 
-// Reasons why an engine is unusable. Each is wrapped together with ErrNoEngine.
+// The reasons why an engine is unusable. Each error that wraps one of them also wraps ErrNoEngine.
 var (
 	ErrNotInstalled = errors.New("is not installed")
 	ErrNotRunning   = errors.New("is installed, but not running")
@@ -53,7 +53,8 @@ type Engine struct {
 }
 
 // Find returns the engine called name, which is Docker or Podman. If name is empty, it returns the first of the two
-// engines that responds within a few seconds. An error that wraps ErrNoEngine contains the reason for each engine.
+// engines that responds within a few seconds. If no engine is usable, the error wraps ErrNoEngine and contains the
+// reason for each engine.
 func Find(ctx context.Context, name string) (*Engine, error) {
 	var reasons []error
 	for _, known := range []struct {
@@ -117,7 +118,7 @@ func askPodman(ctx context.Context) (*Engine, error) {
 		Rootless: info.Host.Security.Rootless, Controllers: has("cpu") && has("memory") && has("pids")}, nil
 }
 
-// ask runs a command that prints the properties of an engine, and decodes the output into info. The error is one
+// ask queries the properties of an engine with the command info, and decodes the output into info. The error is one
 // clause without a line break.
 func ask(ctx context.Context, info any, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
@@ -139,7 +140,8 @@ func ask(ctx context.Context, info any, command string) error {
 	return nil
 }
 
-// refusal returns an error with the reason why an engine is unusable, as a clause.
+// refusal returns an error that states why an engine is unusable, as a clause. why is the error message of the
+// engine.
 func refusal(command, why string) error {
 	switch lower := strings.ToLower(why); {
 	case strings.Contains(lower, "permission denied"):

@@ -69,7 +69,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestRun runs a command that fails. The error must contain the command line and the last lines of the output.
+// TestRun checks that the error of a failed command contains the command line and the last lines of the output.
 func TestRun(t *testing.T) {
 	enginetest.Fake(t, "docker",
 		`case "$1" in fail) echo first >&2; echo last >&2; exit 3;; *) echo " $* "; cat;; esac`)

@@ -88,7 +88,7 @@ func (e *Explainer) Topic(topic string) (string, error) {
 	return e.field(name, at), nil
 }
 
-// start returns the schema that the first element of a field path refers to.
+// start returns the schema to which the first element of a field path refers, and the full path of this element.
 func (e *Explainer) start(name string) (*jsonschema.Schema, string) {
 	step, checks := e.root.Definitions["Step"], e.root.Definitions["Checks"]
 	switch name {

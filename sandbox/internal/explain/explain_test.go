@@ -44,7 +44,7 @@ func TestTopics(t *testing.T) {
 	}
 }
 
-// Topic accepts every name that Topics returns.
+// TestTopicAcceptsAllTopics checks that Topic accepts every name that Topics returns.
 func TestTopicAcceptsAllTopics(t *testing.T) {
 	e := explainer(t)
 	topics := e.Topics()
@@ -71,7 +71,7 @@ func TestUnknownTopics(t *testing.T) {
 	}
 }
 
-// Every fault kind has an example, and the example is valid.
+// TestFaultExamples checks that the description of every fault kind contains a valid example.
 func TestFaultExamples(t *testing.T) {
 	for _, target := range v1alpha1.FaultTargets {
 		for _, kind := range target.Kinds() {

@@ -14,8 +14,8 @@ func (e *Explainer) deref(s *jsonschema.Schema) *jsonschema.Schema {
 	return s
 }
 
-// object returns the object schema of a field, also if the field is a list or a reference. It returns nil if the
-// field does not contain objects.
+// object returns the object schema of a field. If the field is a list, it returns the schema of the list's items. It
+// follows references. It returns nil if the field does not contain objects.
 func (e *Explainer) object(s *jsonschema.Schema) *jsonschema.Schema {
 	s = e.deref(s)
 	if s.Type == "array" && s.Items != nil {

@@ -6,11 +6,12 @@ import (
 	"net/netip"
 )
 
-// Network is the address range of bases. The range is reserved for benchmarks and is not routed on the Internet [RFC
-// 2544, appendix C.2.2]. Kubernetes accepts its addresses in EndpointSlices, and no real host uses them.
+// Network is the address range of bases that have no routed address. The range is reserved for benchmarks and is not
+// routed on the Internet [RFC 2544, appendix C.2.2]. Kubernetes accepts its addresses in EndpointSlices, and no real
+// host uses them.
 var Network = netip.MustParsePrefix("198.18.0.0/15")
 
-// maxNumber is the number of the last usable address, which precedes the broadcast address of Network.
+// maxNumber is the highest address number. The next address is the broadcast address of Network.
 const maxNumber = 1<<17 - 2
 
 func address(number int) netip.Addr {

@@ -7,10 +7,11 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase"
 )
 
-// heartbeatTimeout is how long a real base waits for the response to a heartbeat. It includes the connection setup.
+// heartbeatTimeout is how long a real base waits for the response to a heartbeat, including the connection setup.
 const heartbeatTimeout = 40 * time.Second
 
-// heartbeatURL is the URL to which bases send heartbeats. Options.Heartbeats resolves the host.
+// heartbeatURL is the URL to which bases send heartbeats. Its host is a placeholder: Options.Heartbeats selects the
+// controllers.
 const heartbeatURL = "http://module-controller"
 
 // heartbeatTransport sends the heartbeats of one base and records whether they succeed. A base with the HTTP tunnel
@@ -20,8 +21,8 @@ type heartbeatTransport struct {
 	m *Member
 }
 
-// HeartbeatTransport returns a transport for the heartbeats of the base with this host name. Use it if the base runs
-// in another process, for example in a Pod.
+// HeartbeatTransport returns a transport for the heartbeats of the base with the given host name. Use it for a base
+// that runs in another process, for example in a Pod.
 func (f *Fleet) HeartbeatTransport(hostName string) (http.RoundTripper, error) {
 	m, err := f.Find(hostName)
 	if err != nil {

@@ -25,42 +25,41 @@ const stagger = time.Millisecond
 
 // Options configures a Fleet. The options apply to all bases.
 type Options struct {
-	// Own contains the settings of the fleet's own bases. Default: the defaults of BaseSet.
+	// Own contains the settings of the fleet's own bases, which belong to no group. Default: the defaults of BaseSet.
 	Own v1alpha1.BaseSet
 	// ClusterName is the cluster name that the fleet's own bases report. Bases of a group report the group name
 	// instead. Default: the default cluster name of fakebase.
 	ClusterName string
 	// Env is the environment of bases whose set does not specify an environment. Default: dev.
 	Env string
-	// EnvSuffix is appended to all environments except Env. It keeps them separate from the environments of other
-	// clients of an external broker. Default: empty.
+	// EnvSuffix is appended to the environment of a set unless the environment is Env. It separates the bases from
+	// other clients of an external broker. Default: empty.
 	EnvSuffix string
-	// Speed is the time scale that divides all periods of the bases; 0 means 1.
+	// Speed is the time scale by which all periods of the bases are divided; 0 means 1.
 	Speed int
 	// Username and Password are the broker login. Default: no login.
 	Username, Password string
-	// ClientPrefix is the prefix of each MQTT client ID. Default: koupleless.
+	// ClientPrefix is the prefix of MQTT client IDs. Default: koupleless.
 	ClientPrefix string
 	// Dial connects to the broker. Required.
 	Dial func(context.Context) (net.Conn, error)
 	// Heartbeats sends the HTTP heartbeats of bases to the controllers of Env. The host in the request URLs is a
 	// placeholder. Default: heartbeats are not sent.
 	Heartbeats http.RoundTripper
-	// NoHTTPReason is the reason why bases cannot use the HTTP tunnel. Default: empty, which means that bases can use
-	// the HTTP tunnel.
+	// NoHTTPReason is the reason why bases cannot use the HTTP tunnel. Default: empty; bases can use the HTTP tunnel.
 	NoHTTPReason string
-	// Runtimes contains the runtimes that are available in addition to this process, by the runtime name in base
-	// sets. Default: none.
+	// Runtimes contains the runtimes that are available in addition to this process. The keys are the runtime names
+	// in base sets. Default: none.
 	Runtimes map[v1alpha1.BaseRuntime]Runtime
-	// BeforeEnd is called after bases have been removed from the list and before the bases are stopped. It may block
-	// until clients stop sending requests to these bases. Default: no action.
+	// BeforeEnd is called when bases have been removed from the list but not yet stopped. It may block until clients
+	// no longer send requests to these bases. Default: no action.
 	BeforeEnd func()
 	// DeleteNodes deletes the Nodes of removed bases. Remove calls it after the bases have stopped. Default: the
 	// controller deletes the Nodes.
 	DeleteNodes func(ctx context.Context, identities []string) error
 	// MaxBases limits the number of bases. Default: no limit.
 	MaxBases int
-	// Logger is the logger of the bases. Default: log lines are discarded.
+	// Logger is the logger of the bases. Default: log messages are discarded.
 	Logger *slog.Logger
 }
 
@@ -78,20 +77,20 @@ var ErrInvalid = errors.New("invalid bases")
 type Fleet struct {
 	o Options
 
-	// mu is locked by event callbacks of a base, which run while the base is locked. A method that holds mu must
-	// therefore not call a base.
+	// mu is locked by the event callbacks of bases, and a base is locked while it calls them. A method that holds mu
+	// must therefore not call a base.
 	mu          sync.Mutex
 	runCtx      context.Context    // context of Start; nil while Start is not running
-	last        map[setKey]int     // highest index that was assigned in each set
+	last        map[setKey]int     // highest assigned index of each set
 	members     []*Member          // in the order in which they were added
-	byIP        map[string]*Member // members, by address
+	byIP        map[string]*Member // members by address
 	hostNames   map[string]bool    // host names of members and of reserved bases
 	lastAddress int                // number of the most recently assigned address
 	known       map[string]bool    // identities of all base processes that were ever started
 	removed     []string           // identities of removed own bases
-	changes     uint64             // number of changes of the members and their processes
+	changes     uint64             // number of changes to the members and their processes
 	watchers    []*watcher
-	change      chan struct{} // closed when one of the fields above changes, then replaced
+	change      chan struct{} // closed and replaced when the fields above change
 	wg          sync.WaitGroup
 }
 
@@ -118,7 +117,8 @@ func New(o Options) *Fleet {
 	}
 }
 
-// Start runs the bases of the fleet until ctx ends. It returns nil after all bases have stopped. Call Start once.
+// Start runs the bases of the fleet and blocks until ctx ends. It returns nil after all bases have stopped. Call
+// Start once.
 func (f *Fleet) Start(ctx context.Context) error {
 	f.mu.Lock()
 	f.runCtx = ctx
@@ -132,9 +132,9 @@ func (f *Fleet) Start(ctx context.Context) error {
 	return nil
 }
 
-// Add starts count additional bases of a set. Each base gets a random identity. Add waits until Start is running and
-// the runtime is ready, but it does not wait for connections; see WaitConnected. If it returns ErrInvalid or
-// ErrNotRunning, no base was added.
+// Add starts count additional bases of a set. Each base gets a random identity. Add blocks until Start is running and
+// the runtime is ready. It does not wait until the bases are connected; see WaitConnected. If it returns ErrInvalid
+// or ErrNotRunning, no base was added.
 func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
 	p, err := f.Prepare(ctx, s, count)
 	if err != nil {
@@ -143,16 +143,16 @@ func (f *Fleet) Add(ctx context.Context, s Set, count int) ([]*Member, error) {
 	return p.Start()
 }
 
-// Prepared is a set of bases that are not in the fleet yet. Their slots are open, but the bases have not started.
-// Call either Start or Discard, once.
+// Prepared contains bases that are not in the fleet yet. Their slots are open, but the bases have not started. Call
+// either Start or Discard, once.
 type Prepared struct {
 	f       *Fleet
 	set     Set
 	members []*Member
 }
 
-// Prepare prepares bases without adding them to the fleet; it is the first part of Add. Prepare can take long, for
-// example if it starts Pods. The bases are not listed before Prepared.Start.
+// Prepare prepares bases without adding them to the fleet, as the first part of Add. It blocks until the runtime is
+// ready, which can take long, for example if Pods must start. The bases are not listed before Prepared.Start.
 func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error) {
 	s, options, err := f.resolveSet(s)
 	if err != nil {
@@ -173,8 +173,8 @@ func (f *Fleet) Prepare(ctx context.Context, s Set, count int) (*Prepared, error
 	return p, nil
 }
 
-// Start adds the prepared bases to the fleet and starts them; it is the second part of Add. If it returns
-// ErrNotRunning, the bases are discarded.
+// Start adds the prepared bases to the fleet and starts them, as the second part of Add. If it returns ErrNotRunning,
+// it has discarded the bases.
 func (p *Prepared) Start() ([]*Member, error) {
 	f := p.f
 	f.mu.Lock()
@@ -195,13 +195,13 @@ func (p *Prepared) Start() ([]*Member, error) {
 	return p.members, nil
 }
 
-// Discard closes the slots of the prepared bases and releases their names and addresses.
+// Discard closes the slots of the prepared bases and releases their host names and addresses.
 func (p *Prepared) Discard() {
 	defer p.f.wg.Done()
 	p.f.discard(p.set, p.members)
 }
 
-// discard undoes reserve and createBases for the given members.
+// discard reverts reserve and createBases for the given members.
 func (f *Fleet) discard(s Set, members []*Member) {
 	for _, m := range members {
 		f.closeSlot(m)
@@ -216,13 +216,13 @@ func (f *Fleet) discard(s Set, members []*Member) {
 	}
 }
 
-// signalChange unblocks the callers of await. The caller holds f.mu.
+// signalChange makes the callers of await check their conditions again. The caller holds f.mu.
 func (f *Fleet) signalChange() {
 	close(f.change)
 	f.change = make(chan struct{})
 }
 
-// await blocks until ok returns true or ctx ends. It calls ok with f.mu locked.
+// await blocks until ok returns true, or returns an error if ctx ends first. It calls ok with f.mu locked.
 func (f *Fleet) await(ctx context.Context, ok func() bool) error {
 	for {
 		f.mu.Lock()
@@ -260,8 +260,7 @@ func (f *Fleet) WaitConnected(ctx context.Context, members ...*Member) error {
 	return nil
 }
 
-// Restart stops the process of a base, starts it again, and blocks until the base is connected, as WaitConnected
-// does.
+// Restart stops the process of a base and starts it again. It blocks until the base is connected; see WaitConnected.
 func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Member, error) {
 	m, err := f.Find(name)
 	if err != nil {
@@ -290,19 +289,19 @@ func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Me
 
 // Selection selects the bases to remove. Set exactly one of Names, Newest and Group.
 type Selection struct {
-	// Names contains identities, host names or addresses of bases. If one of them is unknown, no base is removed.
+	// Names contains identities, host names or addresses of bases. If one of them is unknown, Remove removes no base.
 	Names []string
 	// Newest is the number of own bases to remove, starting with the most recently added base.
 	Newest int
-	// Group selects all bases of a group. Bases that are added to the group later are numbered from 1 again.
+	// Group selects all bases of a group. If bases are added to the group later, their numbers start from 1 again.
 	Group string
 	// Unannounced keeps the Nodes of the removed bases, so that the controller must detect the missing heartbeats, as
 	// after a machine failure. Default: Options.DeleteNodes deletes the Nodes.
 	Unannounced bool
 }
 
-// Remove stops bases and deletes their Nodes. It returns the removed bases even if deleting their Nodes fails. It
-// continues after ctx has ended.
+// Remove stops bases, blocks until they have stopped, and deletes their Nodes. It returns the removed bases even if
+// deleting the Nodes fails. It continues after ctx has ended.
 func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	named, err := f.resolve(s.Names)
 	if err != nil {
@@ -337,7 +336,7 @@ func (f *Fleet) Remove(ctx context.Context, s Selection) ([]*Member, error) {
 	return gone, err
 }
 
-// unlist removes the selected bases from the member list and returns the bases that were in the list.
+// unlist removes the selected bases from the member list, and returns the bases that it has removed.
 func (f *Fleet) unlist(s Selection, named []*Member) []*Member {
 	f.mu.Lock()
 	defer f.mu.Unlock()

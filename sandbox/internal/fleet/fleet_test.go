@@ -22,14 +22,14 @@ import (
 
 const patience = check.Patience
 
-// fixture is a fleet with a broker. Both end with the test.
+// fixture is a fleet with a broker. Both stop at the end of the test.
 type fixture struct {
 	broker *broker.Broker
 	fleet  *fleet.Fleet
 
 	mu         sync.Mutex
-	heartbeats map[string]int // HTTP heartbeats received, by content
-	rejecting  bool           // HTTP heartbeats fail
+	heartbeats map[string]int // number of received HTTP heartbeats, by content
+	rejecting  bool           // whether to reject HTTP heartbeats
 }
 
 func newFixture(t testing.TB) *fixture {
@@ -52,7 +52,7 @@ func newFixtureWith(t testing.TB, change func(o *fleet.Options, brokerAddr strin
 	return f
 }
 
-// RoundTrip accepts heartbeats like a controller.
+// RoundTrip accepts heartbeats, as a controller would.
 func (b *fixture) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -101,8 +101,8 @@ func names(members []*fleet.Member) []string {
 	return out
 }
 
-// Remove deletes the Nodes of removed bases, unless Unannounced is set and the controller has to detect the removal.
-// Remove returns the removed bases even if deleting the Nodes fails.
+// TestRemoveDeletesNodes checks that Remove deletes the Nodes of removed bases unless Unannounced is set. Remove must
+// return the removed bases even if deleting the Nodes fails.
 func TestRemoveDeletesNodes(t *testing.T) {
 	var deleted []string
 	var failure error
@@ -195,7 +195,7 @@ func TestAddAfterEnd(t *testing.T) {
 	}
 }
 
-// Concurrent calls of Add together do not add more bases than MaxBases allows.
+// TestMaxBases checks that concurrent calls of Add do not add more bases in total than MaxBases allows.
 func TestMaxBases(t *testing.T) {
 	const maxBases = 20
 	b := newFixtureWith(t, func(o *fleet.Options, _ string) { o.MaxBases = maxBases })
@@ -216,7 +216,8 @@ func TestMaxBases(t *testing.T) {
 	}
 }
 
-// Prepared bases are not listed before Start. Discard releases their names and addresses.
+// TestPrepare checks that prepared bases are not listed before Start, and that Discard releases their names and
+// addresses.
 func TestPrepare(t *testing.T) {
 	b := newFixture(t)
 	discarded, err := b.fleet.Prepare(t.Context(), fleet.Set{}, 2)

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Count returns the number of own bases, the number of bases in groups, and how many of each are connected.
+// Count returns the number of own bases and of bases in groups, and how many of each are connected.
 func (f *Fleet) Count() (c Counts) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -23,7 +23,7 @@ func (f *Fleet) Count() (c Counts) {
 	return c
 }
 
-// Counts contains the numbers of bases that Count returns.
+// Counts is the result of Count.
 type Counts struct {
 	Own, OwnConnected       int
 	Groups, GroupsConnected int
@@ -62,7 +62,7 @@ func (f *Fleet) Changed() <-chan struct{} {
 	return f.change
 }
 
-// ByIP returns the base with this address, even while the base is being removed.
+// ByIP returns the base with the given address, including a base that is being removed.
 func (f *Fleet) ByIP(ip string) (*Member, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +70,7 @@ func (f *Fleet) ByIP(ip string) (*Member, bool) {
 	return m, ok
 }
 
-// ByIdentity returns the base whose current process has this identity.
+// ByIdentity returns the base whose current process has the given identity.
 func (f *Fleet) ByIdentity(identity string) (*Member, bool) {
 	all := f.List()
 	i := slices.IndexFunc(all, func(m *Member) bool { return m.Base.Identity() == identity })
@@ -107,7 +107,7 @@ func (f *Fleet) StartedIdentities() map[string]bool {
 	return maps.Clone(f.known)
 }
 
-// Started reports whether the fleet has ever started a base process with this identity.
+// Started reports whether the fleet has ever started a base process with the given identity.
 func (f *Fleet) Started(identity string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +121,7 @@ func (f *Fleet) RemovedIdentities() []string {
 	return slices.Clone(f.removed)
 }
 
-// IdentitiesOf returns the identities of all processes that the given bases have had.
+// IdentitiesOf returns the identities of all current and earlier processes of the given bases.
 func (f *Fleet) IdentitiesOf(members []*Member) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +132,7 @@ func (f *Fleet) IdentitiesOf(members []*Member) []string {
 	return all
 }
 
-// Find returns the base with this identity, host name or address.
+// Find returns the base with the given identity, host name or address.
 func (f *Fleet) Find(name string) (*Member, error) {
 	found, err := f.resolve([]string{name})
 	if err != nil {

@@ -28,7 +28,7 @@ type Member struct {
 	Index int
 	// Tunnel is the tunnel that the base uses.
 	Tunnel v1alpha1.Tunnel
-	// WebPort is the port at the address IP on which the modules of the base listen.
+	// WebPort is the port on which the modules of the base listen, at the address that IP returns.
 	WebPort string
 	// Runtime is the runtime of the base.
 	Runtime v1alpha1.BaseRuntime
@@ -39,20 +39,21 @@ type Member struct {
 	slot          Slot   // slot in which the base runs; nil until the slot is open
 	cancel        context.CancelFunc
 	done          chan struct{} // closed when the base has stopped
-	startsOffline bool          // result of the function startsOffline
+	startsOffline bool          // whether the base stays offline after its start; see startsOffline
 
 	// Fleet.mu guards the following fields.
 	listedIP  string // key of the member in Fleet.byIP
 	online    bool
-	ended     bool  // the base has stopped permanently
-	failure   error // error that made the base stop without being removed; nil otherwise
-	processes int   // number of processes that have started
+	ended     bool  // whether the base has stopped permanently
+	failure   error // error with which the base stopped; nil if it was removed
+	processes int   // number of processes that the base has started
 	epoch     int   // incremented when a process starts or ends
 
 	identities []string // identities of all processes, in the order in which the processes started
 }
 
-// Name returns the name of the base in reports. It is SET-N for a base in a group, and the host name for an own base.
+// Name returns the name of the base for use in reports: SET-N for a base in a group, and the host name for an own
+// base.
 func (m *Member) Name() string {
 	if m.Group == "" {
 		return m.HostName
@@ -66,11 +67,11 @@ func (m *Member) IP() string { return cmp.Or(m.ip, m.slot.IP()) }
 // Routed reports whether the cluster can route traffic to the address of the base.
 func (m *Member) Routed() bool { return m.ip == "" }
 
-// ClusterAddr returns the address that Slot.ClusterAddr returns for the slot of the base.
+// ClusterAddr returns the ClusterAddr of the base's slot.
 func (m *Member) ClusterAddr() string { return m.slot.ClusterAddr() }
 
-// Arklet returns the host:port at which this machine reaches the arklet HTTP listener of the base, and the port of
-// the listener on the base. Both are empty if the base has never had an arklet HTTP listener.
+// Arklet returns the host:port at which this machine reaches the arklet HTTP listener of the base, and the port on
+// which the base listens. Both are empty if the base has never had an arklet HTTP listener.
 func (m *Member) Arklet() (addr, port string) {
 	own := m.Base.HTTPAddr()
 	if own == "" {
@@ -80,8 +81,8 @@ func (m *Member) Arklet() (addr, port string) {
 	return m.slot.ArkletAddr(own), port
 }
 
-// reserve reserves host names for new bases of a set. It also calls f.wg.Add, so that Start waits for the matching
-// f.wg.Done.
+// reserve reserves host names for new bases of a set. It also calls f.wg.Add. The caller must call f.wg.Done, for
+// which Start waits.
 func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,7 +180,7 @@ func (f *Fleet) recordAddress(m *Member) {
 	f.byIP[m.listedIP] = m
 }
 
-// closeSlot closes the slot of a member.
+// closeSlot closes the slot of a member. It does nothing if the slot is not open.
 func (f *Fleet) closeSlot(m *Member) {
 	if m.slot == nil {
 		return

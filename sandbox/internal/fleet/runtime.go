@@ -7,39 +7,39 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// Runtime runs bases in one kind of place, for example in Pods. Its methods may be called concurrently.
+// Runtime is an environment in which bases run, for example Pods. Its methods may be called concurrently.
 type Runtime interface {
-	// Adapt changes base options, which were made for a base in this process, so that the base can run in this
-	// runtime. The options include a port for module traffic. If the base cannot run in this runtime, Adapt returns
-	// an error and changes nothing.
+	// Adapt changes options that were made for a base in this process, so that the base can run in this runtime.
+	// webPort is the port for module traffic. If the base cannot run in this runtime, Adapt returns an error and
+	// changes nothing.
 	Adapt(o *fakebase.Options, webPort int) error
 	// Concurrency returns the maximum number of slots that may be opened concurrently.
 	Concurrency() int
-	// Open opens a slot for the base with this host name. It blocks until the slot can run the base.
+	// Open opens a slot for the base with the given host name. It blocks until the slot can run the base.
 	Open(ctx context.Context, hostName string) (Slot, error)
 }
 
-// Slot is the place in which one base runs, for example a part of a Pod.
+// Slot is the location in which one base runs, for example a part of a Pod.
 type Slot interface {
-	// IP returns the unique address that the base reports. The address may change while the base is down. If IP
-	// returns an empty string, the fleet assigns an unrouted address. IP does not block.
+	// IP returns the unique address that the base reports. The address may change while the base is not running. If
+	// IP returns an empty string, the fleet assigns an unrouted address. IP does not block.
 	IP() string
-	// New creates the base of the slot without starting it. It is called once.
+	// New creates the base of the slot without starting the base. It is called once.
 	New(ctx context.Context, o fakebase.Options) (Base, error)
 	// ClusterAddr returns the host:port at which Pods of the cluster reach the base's listener for module traffic. It
-	// returns an empty string if Pods cannot reach the listener, or cannot reach it yet. It does not block.
+	// returns an empty string if Pods cannot reach the listener, or not yet. It does not block.
 	ClusterAddr() string
-	// ArkletAddr returns the host:port at which this machine reaches the arklet HTTP listener of the base. The
-	// listener has the address addr on the base. ArkletAddr does not block.
+	// ArkletAddr returns the host:port at which this machine reaches the arklet HTTP listener of the base. addr is
+	// the address of this listener on the base. ArkletAddr does not block.
 	ArkletAddr(addr string) string
 	// Sync blocks until all events that the base has emitted so far have been delivered.
 	Sync(ctx context.Context) error
-	// Close closes the slot and blocks until the slot is closed. Call it after the base has stopped, or if the base
-	// was never created.
+	// Close closes the slot and blocks until this is complete. Call it after the base has stopped, or if the base was
+	// never created.
 	Close() error
 }
 
-// Base is a simulated base in this process or in another process. See fakebase.Base for its methods.
+// Base is a simulated base in this or another process. Its methods are documented in fakebase.Base.
 type Base interface {
 	Start(ctx context.Context) error
 	Status() fakebase.Status

@@ -18,12 +18,13 @@ import (
 
 // Set describes bases to add to a fleet.
 type Set struct {
-	// Group is the name of the group of the bases, a DNS label. Default: the bases are the fleet's own bases, and no
-	// other field may be set.
+	// Group is the name of the group of the bases, a DNS label. Default: no group. The bases are then the fleet's own
+	// bases, and no other field may be set.
 	Group string
 	// Name is the name of the set within its group, a DNS label. Default: Spec.Name, or "base" if Spec.Name is empty.
 	Name string
-	// Spec contains the settings of the bases. Name and Count are ignored. Default: the defaults of BaseSet.
+	// Spec contains the settings of the bases. Spec.Name is only used as the default of Name, and Spec.Count is
+	// ignored. Default: the defaults of BaseSet.
 	Spec v1alpha1.BaseSet
 	// Seed is the random seed, which makes the random behaviour of the bases reproducible. Default: a random seed.
 	Seed uint64
@@ -36,8 +37,8 @@ var activations = map[v1alpha1.Activation]fakebase.Activation{
 	v1alpha1.ActivationMulti:     fakebase.ActivateMulti,
 }
 
-// resolveSet applies the defaults of a set and returns the options of its bases. The error lists all invalid
-// settings.
+// resolveSet applies the defaults to a set, and returns the set and the options of its bases. The error lists all
+// invalid settings.
 func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
 	cluster := s.Group
 	if s.Group == "" {
@@ -138,7 +139,7 @@ func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
 	return s, o, errors.Join(errs...)
 }
 
-// defaultSet is the set of the fleet's own bases, and the default set of a group.
+// defaultSet is the set name of the fleet's own bases, and the default set name in a group.
 const defaultSet = "base"
 
 func duration(d *metav1.Duration) time.Duration {
@@ -152,8 +153,8 @@ func delay(d *metav1.Duration) fakebase.Delay {
 	return fakebase.Delay{Min: fakebase.Duration(duration(d))}
 }
 
-// startsOffline reports whether a base stays offline after its start, either because of its initial faults or because
-// no controller receives its heartbeats.
+// startsOffline reports whether a base with these options stays offline after its start, either because of its
+// initial faults or because no controller receives its heartbeats.
 func startsOffline(o fakebase.Options) bool {
 	http := o.HTTP != nil
 	return http && o.HTTP.HeartbeatEndpoint == "" || slices.ContainsFunc(o.Faults, func(f fault.Fault) bool {
@@ -161,7 +162,8 @@ func startsOffline(o fakebase.Options) bool {
 	})
 }
 
-// validHostName validates a host name, which becomes the value of Node labels such as kubernetes.io/hostname.
+// validHostName returns an error if name is not a valid host name. Host names become values of Node labels such as
+// kubernetes.io/hostname.
 func validHostName(name string) error {
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 		return fmt.Errorf("%w: host name %q (GROUP-SET-N) of a base: %s", ErrInvalid, name, problems[0])

@@ -76,7 +76,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// Bases have the settings of their set, also with the HTTP tunnel.
+// TestSetSettings checks that a base that uses the HTTP tunnel has all settings of its set.
 func TestSetSettings(t *testing.T) {
 	b := newFixture(t)
 	d := func(ms int) *metav1.Duration { return &metav1.Duration{Duration: time.Duration(ms) * time.Millisecond} }
@@ -143,7 +143,8 @@ func TestSetSettings(t *testing.T) {
 	}
 }
 
-// Bases download jars only if their set or the sandbox enables downloads.
+// TestFetch checks that bases download jars only if their set enables this, or if the sandbox enables it and the set
+// does not disable it.
 func TestFetch(t *testing.T) {
 	for _, c := range []struct{ own, set, want v1alpha1.Fetch }{
 		{want: v1alpha1.FetchNever},
@@ -172,7 +173,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// awaitReady blocks until a base and its static modules have started.
+// awaitReady blocks until a base and its preinstalled modules have started.
 func awaitReady(b fleet.Base) {
 	ready := make(chan struct{})
 	once := sync.OnceFunc(func() { close(ready) })
@@ -188,8 +189,8 @@ func awaitReady(b fleet.Base) {
 	<-ready
 }
 
-// On an external broker, the environment of a set gets a suffix that separates it from the environments of other
-// clients.
+// TestEnvSuffix checks that the environment of a set gets the suffix EnvSuffix, which separates the bases from other
+// clients of an external broker.
 func TestEnvSuffix(t *testing.T) {
 	b, err := broker.New(broker.Options{Env: "prod-x"})
 	check.Must(t, err)
@@ -248,7 +249,8 @@ func TestAddRejectsInvalidSets(t *testing.T) {
 	}
 }
 
-// WaitConnected waits only for the given bases. It does not wait for bases that start offline.
+// TestWaitConnected checks that WaitConnected waits for the given bases and for no others, and that it does not wait
+// for bases that start offline.
 func TestWaitConnected(t *testing.T) {
 	b := newFixture(t)
 	disconnected := b.add(t, 1)[0]
@@ -342,7 +344,7 @@ func (d *recorder) OnTrace(m *fleet.Member, t fakebase.Trace) {
 }
 func (d *recorder) OnRemoved(m *fleet.Member) { d.record(m, "removed") }
 
-// until waits until the recorder has recorded count calls for a base.
+// until blocks until the recorder has recorded count calls for a base, and returns the calls.
 func (d *recorder) until(t *testing.T, host string, count int) []string {
 	t.Helper()
 	limit := time.After(patience)
@@ -399,8 +401,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A watcher gets one OnSnapshot call for each base. This call comes before all other calls for the base. After
-// OnRemoved, the watcher gets no more calls for the base.
+// TestWatchDuringChanges checks that a watcher gets exactly one OnSnapshot call for each base, before all other calls
+// for the base, and no calls for the base after OnRemoved. Bases are added and removed during the test.
 func TestWatchDuringChanges(t *testing.T) {
 	b := newFixture(t)
 	var changing, watching sync.WaitGroup

@@ -9,15 +9,15 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// Watcher receives the events of bases. The calls for one base are sequential; the calls for different bases are
+// Watcher receives the events of bases. Calls for the same base are sequential. Calls for different bases can be
 // concurrent. The base is locked during a call, so the methods must return quickly and must not call a base or the
 // fleet.
 type Watcher interface {
 	// OnSnapshot reports the current state of a base. It is called when the watch begins or, for a new base, before
 	// the base starts.
 	OnSnapshot(m *Member, v BaseSnapshot)
-	// OnEvent reports an event of a base. A base with the HTTP tunnel emits a connection event when a heartbeat
-	// succeeds after a failed heartbeat.
+	// OnEvent reports an event of a base. For a base with the HTTP tunnel, it also reports a connection event when
+	// heartbeats begin to succeed, and a disconnection event when they begin to fail.
 	OnEvent(m *Member, e fakebase.Event)
 	// OnTrace reports a command to a base or a fault of a base.
 	OnTrace(m *Member, t fakebase.Trace)
@@ -28,26 +28,26 @@ type Watcher interface {
 // BaseSnapshot is the current state of a base.
 type BaseSnapshot struct {
 	fakebase.Status
-	// Connected is the result of Fleet.Connected. (Status contains only the state of the MQTT connection.)
+	// Connected is the result of Fleet.Connected. (Status contains only the state of the connection to the broker.)
 	Connected bool
 	// Started reports whether a process of the base has ever run.
 	Started bool
 	Faults  []fault.Status
 }
 
-// watcher sends the events of bases to a Watcher. It sends one snapshot of each base; either the goroutine of the
-// member or Watch sends the snapshot.
+// watcher passes the events of bases to a Watcher. For each base, either the goroutine that runs the base or Watch
+// sends the snapshot, but only once.
 type watcher struct {
 	target Watcher
 	group  string // group whose bases are watched; empty = all bases
 
 	mu    sync.Mutex         // must not be locked while a base is locked
-	shown map[*Member]func() // functions that end the subscriptions to bases whose snapshot was sent
+	shown map[*Member]func() // functions that stop watching the bases whose snapshot was sent
 	ended bool
 }
 
-// Watch calls w for the bases of a group, or for all bases if group is empty, until stop is called. When Watch
-// returns, w has received a snapshot of every existing base.
+// Watch calls the methods of w for the bases of a group until stop is called. If group is empty, it reports all
+// bases. Before Watch returns, it has sent a snapshot of every existing base.
 func (f *Fleet) Watch(group string, w Watcher) (stop func()) {
 	x := &watcher{target: w, group: group, shown: map[*Member]func(){}}
 	f.mu.Lock()
@@ -125,7 +125,7 @@ func (w *watcher) show(f *Fleet, m *Member) {
 	if _, shown := w.shown[m]; shown || w.ended || f.hasEnded(m) {
 		return
 	}
-	// The lock delays events that arrive before the snapshot was sent.
+	// mu delays events that arrive before the snapshot is sent.
 	var mu sync.Mutex
 	mu.Lock()
 	untrace := m.Base.Trace(func(t fakebase.Trace) { w.target.OnTrace(m, t) })

@@ -16,22 +16,23 @@ import (
 	"time"
 )
 
-// timeout is the timeout of a request to a controller. Without a timeout, a request to a paused controller would
-// block.
+// timeout is the timeout of a request to a controller. Without it, a request to a paused controller would block
+// indefinitely.
 const timeout = 5 * time.Second
 
 // maxBody is the maximum size of a heartbeat in bytes.
 const maxBody = 64 << 10
 
-// Relay forwards HTTP heartbeats to every module controller, because every controller must know every base. It
-// responds to the base when one controller has responded with 200. Its methods may be called concurrently.
+// Relay forwards HTTP heartbeats to every module controller, because a controller must know a base before it can take
+// over the base. (Over MQTT, every controller receives every heartbeat.) It responds to the base when one controller
+// has responded with 200. Its methods may be called concurrently.
 type Relay struct {
 	transport *http.Transport
 	// baseTransport returns the transport for the heartbeats of a base that runs in a Pod.
 	baseTransport func(hostName string) (http.RoundTripper, error)
 
 	mu        sync.Mutex
-	addrs     map[string]string // addresses, by controller
+	addrs     map[string]string // addresses by controller
 	posts     sync.WaitGroup
 	listeners sync.WaitGroup
 }
@@ -44,7 +45,7 @@ func New(baseTransport func(hostName string) (http.RoundTripper, error)) *Relay 
 	}}
 }
 
-// Open listens for heartbeats of bases in other processes until ctx ends. The address belongs to this machine and is
+// Open listens on host for heartbeats of bases in other processes until ctx ends. host is an address of this machine
 // in the network of the bases. Open returns the value of koupleless.arklet.http.heartbeat.endpoint for these bases: a
 // plain HTTP endpoint, as arklet requires, with a secret in the path.
 func (h *Relay) Open(ctx context.Context, host string) (endpoint string, err error) {
@@ -63,8 +64,8 @@ func (h *Relay) Open(ctx context.Context, host string) (endpoint string, err err
 	return "http://" + l.Addr().String() + secret, nil
 }
 
-// ServeHTTP forwards a heartbeat of a base to the controllers and returns the response of a controller. If the base
-// runs in a Pod, the path begins with the host name of the base.
+// ServeHTTP forwards a heartbeat of a base to the controllers and responds with the response of one controller. For a
+// base that runs in a Pod, the path begins with the host name of the base.
 func (h *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var to http.RoundTripper = h
 	if hostName, _, found := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); found {
@@ -99,8 +100,8 @@ func (h *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // SetAddr sets the address at which a controller receives heartbeats: host:port, or host:port/token if the controller
-// requires a token in the path. An empty address removes the controller. Connections to the previous address are
-// closed.
+// requires a token in the path. An empty addr removes the controller. SetAddr closes idle connections if the address
+// has changed.
 func (h *Relay) SetAddr(controller, addr string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,15 +121,15 @@ func (h *Relay) controllerAddrs() []string {
 	return slices.Collect(maps.Values(h.addrs))
 }
 
-// Wait blocks until no heartbeat is being forwarded. Call it after the context of every Open has ended.
+// Wait blocks until all heartbeats have been forwarded. Call it after the contexts of all Open calls have ended.
 func (h *Relay) Wait() {
 	h.listeners.Wait()
 	h.posts.Wait()
 	h.transport.CloseIdleConnections()
 }
 
-// RoundTrip sends a heartbeat to all controllers. It returns the first response with status 200. If there is none, it
-// returns the last response, or the last error if no controller has responded.
+// RoundTrip sends a heartbeat to all controllers. It returns the first response with status 200. If no response has
+// status 200, it returns the last response, or the last error if no controller has responded.
 func (h *Relay) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
 	_ = r.Body.Close() // required of a RoundTripper; the body has been read
@@ -153,8 +154,8 @@ type postResult struct {
 	err      error
 }
 
-// firstOK collects the results of all controllers and returns the result of RoundTrip. The capacity of results is the
-// number of controllers.
+// firstOK receives the results of all controllers and returns the response or error that RoundTrip must return. The
+// capacity of results is the number of controllers.
 func firstOK(ctx context.Context, results <-chan postResult) (*http.Response, error) {
 	last := postResult{err: errors.New("no module controller receives heartbeats")}
 	for range cap(results) {
@@ -173,8 +174,8 @@ func firstOK(ctx context.Context, results <-chan postResult) (*http.Response, er
 	return last.response, last.err
 }
 
-// post sends a heartbeat to one controller. It is not canceled with ctx, so that every controller gets the heartbeat
-// even after the first controller has responded.
+// post sends a heartbeat to one controller. It continues after ctx has ended, so that every controller gets the
+// heartbeat, even after another controller has responded.
 func (h *Relay) post(ctx context.Context, r *http.Request, addr string, body []byte) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()

@@ -19,8 +19,8 @@ import (
 
 const testTimeout = check.Patience
 
-// TestRelayForwardsToAllControllers sends a heartbeat while one controller is unreachable and another controller does
-// not respond. The response to the heartbeat must not be delayed.
+// TestRelayForwardsToAllControllers checks that the relay responds to a heartbeat without delay while one controller
+// is unreachable and another controller does not respond.
 func TestRelayForwardsToAllControllers(t *testing.T) {
 	h := New(nil)
 	var mu sync.Mutex
@@ -108,7 +108,7 @@ func TestControllerAddressWithToken(t *testing.T) {
 	}
 }
 
-// TestOpen checks that bases in other processes can send heartbeats only to the endpoint with the secret path.
+// TestOpen checks that bases in other processes can send heartbeats to the endpoint only with the secret path.
 func TestOpen(t *testing.T) {
 	h := New(nil)
 	ctx, end := context.WithCancel(t.Context())
@@ -169,8 +169,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestFirstOK checks the result if no controller responds with status 200. The result is the last response, or the
-// last error if there is no response. It never contains both.
+// TestFirstOK checks the result of firstOK if no controller responds with status 200: the last response, or the last
+// error if there is no response, but never both.
 func TestFirstOK(t *testing.T) {
 	response := func(status int) postResult { return postResult{response: &http.Response{StatusCode: status}} }
 	refused := postResult{err: errors.New("refused")}

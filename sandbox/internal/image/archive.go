@@ -14,21 +14,21 @@ import (
 )
 
 // containerdName is the annotation that contains the full image name for containerd and podman. The annotation that
-// the OCI specification defines contains only the tag.
+// the OCI specification defines for names contains only the tag.
 const containerdName = "io.containerd.image.name"
 
 // Image is a Linux container image.
 type Image struct {
-	// Name is the name of the image with its tag, such as "koupsandbox/node:v1". Docker and podman accept a short
-	// name; containerd requires the full name with the registry host.
+	// Name is the name of the image, including the tag, such as "koupsandbox/node:v1". Docker and podman accept a
+	// short name; containerd requires the full name with the registry host.
 	Name string
 
 	layers           []*Layer
 	config, manifest blob
 }
 
-// New returns an image for the architecture of this binary. The lowest layer comes first. config describes the
-// process of a container; the zero value means that the image has no process.
+// New returns an image for the architecture of this binary. layers starts with the lowest layer. config describes the
+// container process; the zero value means that the image starts no process.
 func New(name string, config ocispec.ImageConfig, layers ...*Layer) (*Image, error) {
 	return NewFor(runtime.GOARCH, name, config, layers...)
 }
@@ -62,7 +62,7 @@ func NewFor(architecture, name string, config ocispec.ImageConfig, layers ...*La
 // ID returns the image ID as shown by docker and podman.
 func (i *Image) ID() string { return i.config.Digest.String() }
 
-// Size returns the sum of the stored sizes of the layers in bytes.
+// Size returns the total size of the layers in bytes, as stored.
 func (i *Image) Size() int64 {
 	var sum int64
 	for _, l := range i.layers {
@@ -71,7 +71,7 @@ func (i *Image) Size() int64 {
 	return sum
 }
 
-// blob is a file in the archive whose name is its digest. The content is either text or the file at path.
+// blob is a file in the archive. The file is named by its digest. Its content is text, or a copy of the file at path.
 type blob struct {
 	ocispec.Descriptor
 	path string
@@ -89,14 +89,14 @@ func (b blob) name() string {
 	return ocispec.ImageBlobsDir + "/" + b.Digest.Algorithm().String() + "/" + b.Digest.Encoded()
 }
 
-// dockerEntry is one image in manifest.json, which `docker load` reads.
+// dockerEntry describes one image in manifest.json, the file that `docker load` reads.
 type dockerEntry struct {
 	Config   string
 	RepoTags []string
 	Layers   []string
 }
 
-// Write writes an archive that contains all images. Layers that several images share are written once.
+// Write writes an archive that contains all images. Layers that images share are written only once.
 func Write(w io.Writer, images ...*Image) error {
 	files, written := newFiles(w), map[digest.Digest]bool{}
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
@@ -140,7 +140,7 @@ func Write(w io.Writer, images ...*Image) error {
 	return files.w.Close()
 }
 
-// WriteFile writes the archive to a file, as Write does. If it returns an error, the file may be incomplete.
+// WriteFile writes an archive of the images to a file; see Write. If it returns an error, the file may be incomplete.
 func WriteFile(path string, images ...*Image) error {
 	f, err := os.Create(path)
 	if err != nil {

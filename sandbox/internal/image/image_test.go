@@ -99,8 +99,8 @@ func TestNothingIsLeftOfALayerThatFails(t *testing.T) {
 	}
 }
 
-// TestArchiveDescribesItsImages reads an archive in two ways: through the index, as containerd does, and through
-// manifest.json, as docker does. Both must describe the same images.
+// TestArchiveDescribesItsImages checks that an archive describes the same images in its index, which containerd
+// reads, and in manifest.json, which docker reads.
 func TestArchiveDescribesItsImages(t *testing.T) {
 	dir := t.TempDir()
 	layer := func(name string) *Layer {
@@ -182,7 +182,7 @@ func TestArchiveDescribesItsImages(t *testing.T) {
 	}
 }
 
-// Equal files result in equal archives.
+// TestEqualFilesResultInEqualArchives checks that archives of equal files are byte-identical.
 func TestEqualFilesResultInEqualArchives(t *testing.T) {
 	write := func() string {
 		var layers []*Layer

@@ -23,7 +23,8 @@ type Layer struct {
 	diffID digest.Digest // digest of the uncompressed tar
 }
 
-// OpenLayer returns a layer whose content is an uncompressed tar file. It reads the file to compute the digest.
+// OpenLayer returns a layer that consists of an existing, uncompressed tar file. It reads the file to compute the
+// digest.
 func OpenLayer(path string) (*Layer, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -40,8 +41,9 @@ func OpenLayer(path string) (*Layer, error) {
 	}}}, nil
 }
 
-// WriteLayer writes a layer with the files that fill adds. The file appears at path only when it is complete. Layers
-// that only containerd reads can be compressed (zstandard). All versions of docker can load uncompressed layers.
+// WriteLayer writes a layer with the files that fill adds. The file appears at path only when it is complete. Set
+// compressed (zstandard) only for layers that are read by containerd alone, because some versions of docker cannot
+// load them.
 func WriteLayer(path string, compressed bool, fill func(*Files) error) (layer *Layer, err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -77,7 +79,7 @@ func WriteLayer(path string, compressed bool, fill func(*Files) error) (layer *L
 }
 
 // Files writes the files of a layer. All files belong to root and have no modification time, so that equal files
-// result in equal layers. Missing parent directories are created.
+// result in equal layers. Files creates missing parent directories.
 type Files struct {
 	w    *tar.Writer
 	made map[string]bool
@@ -91,7 +93,7 @@ func (f *Files) Add(name string, mode int64, text []byte) error {
 		bytes.NewReader(text))
 }
 
-// Copy adds a copy of the local file at path from.
+// Copy adds a copy of the local file from.
 func (f *Files) Copy(name string, mode int64, from string) error {
 	_, err := f.copy(name, mode, from)
 	return err
@@ -120,8 +122,7 @@ func (f *Files) Link(name, target string) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}, nil)
 }
 
-// Tar adds the entries of a tar archive for which keep returns true. A leading "./" is removed from each name before
-// keep is called.
+// Tar adds the entries of a tar archive for which keep returns true. Names are passed to keep without a leading "./".
 func (f *Files) Tar(r io.Reader, keep func(name string) bool) error {
 	for in := tar.NewReader(r); ; {
 		h, err := in.Next()

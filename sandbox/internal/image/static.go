@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// NonRoot is the user and group that container processes run as, the same as in distroless images.
+	// NonRoot is the user and group of container processes, the same as in distroless images.
 	NonRoot = "65532:65532"
-	// tagLength is the number of characters of the layer digest that a tag contains.
+	// tagLength is the number of characters of the layer digest that FromBinary uses as a tag.
 	tagLength = 12
 )
 
-// FromBinary returns an image that contains only a static binary. The container runs the binary with args as NonRoot.
-// The file name of the binary is the last part of the image name. The layer is written to the directory dir. If name
-// has no tag, the image gets a tag that depends on the content.
+// FromBinary returns an image that contains only the static binary program. Containers run it with args, as the user
+// NonRoot. The file name of the binary in the image is the last part of the image name. FromBinary writes the layer
+// to the directory dir. If name has no tag, the image gets a tag that depends on the content.
 func FromBinary(name, program, dir string, args ...string) (*Image, error) {
 	inside, _, tagged := strings.Cut(path.Base(name), ":")
 	layer, err := WriteLayer(filepath.Join(dir, inside+".layer.tar"), false,
@@ -34,8 +34,8 @@ func FromBinary(name, program, dir string, args ...string) (*Image, error) {
 	return New(name, ocispec.ImageConfig{Entrypoint: append([]string{"/" + inside}, args...), User: NonRoot}, layer)
 }
 
-// IsStatic returns an error if a file is not a static Linux binary. Only a static binary runs in an image without
-// other files.
+// IsStatic returns an error unless a file is a static Linux binary. Other binaries do not run in an image that
+// contains no other files.
 func IsStatic(program string) error {
 	f, err := elf.Open(program)
 	var format *elf.FormatError

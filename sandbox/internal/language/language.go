@@ -39,7 +39,7 @@ func FromEnvironment(getenv func(string) string) Language {
 	return English
 }
 
-// Text is a message in every language. A placeholder for an argument is written as {name}.
+// Text is a message in all supported languages. {name} is the placeholder for the argument with this name.
 type Text struct{ EN, ZH string }
 
 // Args contains the arguments of a Text, by name.
@@ -47,8 +47,8 @@ type Args map[string]any
 
 var argument = regexp.MustCompile(`\{[a-z][A-Za-z]*\}`)
 
-// In returns the text in a language, with the arguments filled in. An argument that is a Text is also translated. A
-// placeholder {name} is not replaced if args does not contain the name.
+// In returns the text in a language, with the placeholders replaced by args. An argument that is a Text is also
+// translated. A placeholder whose name is not in args is kept.
 func (t Text) In(l Language, args Args) string {
 	text := t.EN
 	if l == Chinese {

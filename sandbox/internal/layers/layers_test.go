@@ -13,8 +13,8 @@ import (
 
 const module = "github.com/koupleless/koupsandbox/"
 
-// layers lists the layers of the Go module, lowest first. A package belongs to the layer that lists the package or
-// its nearest parent directory. A package may import packages of its own layer and of lower layers.
+// layers lists the layers of the Go module, lowest first. A package belongs to the layer that lists the package
+// itself or its nearest listed parent directory. A package may import packages of its own layer and of lower layers.
 var layers = []struct {
 	name     string
 	packages []string
@@ -53,7 +53,7 @@ const leaves = 0
 type pkg struct {
 	ImportPath, Dir string
 	GoFiles         []string
-	IgnoredGoFiles  []string // Go files for other operating systems
+	IgnoredGoFiles  []string // Go files that are excluded from the build, such as files for other operating systems
 	Imports         []string
 }
 
@@ -82,7 +82,8 @@ func packages(t *testing.T) []pkg {
 	}
 }
 
-// layerOf returns the index of the layer of a package, or -1 if no layer lists the package.
+// layerOf returns the index in layers of the layer to which a package belongs, or -1 if no layer contains the
+// package.
 func layerOf(name string) int {
 	for ; name != "."; name = path.Dir(name) {
 		if i := slices.IndexFunc(layers, func(l struct {
@@ -129,7 +130,7 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// joined reports whether a package of the controller imports the simulated base, or the other way round.
+// joined reports whether a package of the controller imports a package of the simulated base, or the other way round.
 func joined(from, to string) bool {
 	below := func(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 	return below(from, "controller") && below(to, "fakebase") || below(from, "fakebase") && below(to, "controller")

@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// kinds maps each built-in kind that Lint reads to the only apiVersion that current API servers have for it.
+// kinds maps each built-in kind that Lint reads to its only apiVersion in current API servers.
 var kinds = map[string]string{
 	"Service": "v1", "Pod": "v1", "Deployment": "apps/v1", "DaemonSet": "apps/v1", "StatefulSet": "apps/v1",
 	"ReplicaSet": "apps/v1",
@@ -27,9 +27,9 @@ func newObject(kind string) any {
 	return object
 }
 
-// kindOf returns an empty object into which o can be decoded, or nil for a kind that is not in kinds. It also reports
-// whether the kind may be a custom resource, because the controller of a custom resource may create Pods. It adds a
-// finding for kinds and apiVersions that no API server has.
+// kindOf returns an empty object into which o can be decoded, or nil if the kind of o is not in kinds. It also
+// reports whether o may be a custom resource, whose controller may create Pods. It adds a finding for kinds and
+// apiVersions that no API server has.
 func (l *linter) kindOf(o *object) (typed any, custom bool) {
 	gv, err := schema.ParseGroupVersion(o.apiVersion)
 	builtin := err == nil && scheme.Scheme.IsGroupRegistered(gv.Group)

@@ -6,8 +6,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kustomizePatches returns the names of the inputs that a kustomization.yaml in the inputs lists as patches. A patch
-// is only a part of an object, so the rules for objects do not apply to it.
+// kustomizePatches returns the names of the inputs that a kustomization.yaml in inputs lists as patches. Rules for
+// objects do not apply to a patch, which is only a part of an object.
 func kustomizePatches(inputs []Input) map[string]bool {
 	names := map[string]bool{}
 	for _, input := range inputs {

@@ -15,27 +15,27 @@ import (
 // Level is the severity of a finding.
 type Level string
 
-// The levels of findings.
+// The values of Level.
 const (
 	// Error means that the object does not work, or that it breaks a guarantee.
 	Error Level = "error"
 	// Warning means that the object works, but has a side effect that its author may not expect.
 	Warning Level = "warning"
-	// Info means that something was not checked. The rule of the finding is NotChecked.
+	// Info means that something was not checked. The Rule of such a finding is NotChecked.
 	Info Level = "info"
 )
 
-// NotChecked is the rule of findings that state what Lint did not check.
+// NotChecked is the Rule of a finding that states what Lint did not check.
 const NotChecked = "not-checked"
 
 // Input is a text that contains Kubernetes manifests.
 type Input struct {
 	// Name identifies the input in messages. It is usually the path of the file.
 	Name string
-	// Text is YAML with any number of documents, or JSON.
+	// Text contains any number of YAML documents, or JSON.
 	Text []byte
-	// Found reports whether the file was found in a directory, and not named by the user. Documents in such a file
-	// that are not Kubernetes objects are skipped. Default: these documents are reported as not checked.
+	// Found reports whether the file was found in a directory rather than named by the user. In such a file,
+	// documents that are not Kubernetes objects are skipped. Default: these documents are reported as not checked.
 	Found bool
 }
 
@@ -52,16 +52,16 @@ type Options struct {
 
 // Report is the result of Lint.
 type Report struct {
-	// Findings contains the findings in the order of the inputs and of their lines. Credentials in URLs are redacted.
+	// Findings contains the findings, sorted by input and line. Credentials in URLs are redacted.
 	Findings []Finding
-	// Objects lists all objects of the inputs as kind/name, in the order of the inputs.
+	// Objects lists all objects in the inputs as kind/name, in the order of the inputs.
 	Objects []string
-	// Workloads is the number of Pods and Pod templates that were read. Modules is the number of those that are
-	// module Pods or look like module Pods.
+	// Workloads is the number of Pods and Pod templates that were read. Modules is how many of them are module Pods
+	// or look like module Pods.
 	Workloads, Modules int
 }
 
-// Finding is a problem of an object, or states what was not checked.
+// Finding describes a problem of an object, or something that was not checked.
 type Finding struct {
 	// Rule is the ID of the rule. Level is the severity of this finding.
 	Rule  string `json:"rule"`
@@ -74,7 +74,8 @@ type Finding struct {
 	// Message describes the problem. Fix describes how to fix it. Neither ends with a full stop.
 	Message string `json:"message"`
 	Fix     string `json:"fix"`
-	// Excerpt quotes the input text if it is not valid YAML, in indented lines. It is empty for all other findings.
+	// Excerpt quotes the invalid part of an input that is not valid YAML, in indented lines. It is empty for all
+	// other findings.
 	Excerpt string `json:"excerpt,omitempty"`
 }
 
@@ -98,7 +99,7 @@ func (f Finding) String() string {
 	return line
 }
 
-// Lint checks the manifests of all inputs together, because some rules compare several objects.
+// Lint checks the manifests in all inputs. It checks them together, because some rules compare several objects.
 func Lint(inputs []Input, o Options) Report {
 	l := &linter{o: o}
 	order := map[string]int{}
@@ -137,21 +138,21 @@ func Lint(inputs []Input, o Options) Report {
 	return Report{Findings: l.findings, Objects: l.objects, Workloads: len(l.workloads), Modules: len(l.modules)}
 }
 
-// maxExcerpt is the maximum size of an excerpt in bytes. In a longer excerpt, the terminal would not show the caret
-// below the right column.
+// maxExcerpt is the maximum size of an excerpt in bytes. A longer excerpt is omitted, because a terminal would wrap
+// its lines and show the caret in the wrong column.
 const maxExcerpt = 1000
 
 type linter struct {
 	o         Options
-	objects   []string // objects as kind/name
+	objects   []string // all objects, as kind/name
 	workloads []*workload
-	modules   []*workload // workloads whose Pods are modules
+	modules   []*workload // workloads with module Pods
 	services  []*service
-	opaque    []*object // custom resources without a Pod template; their controllers may create Pods
+	opaque    []*object // custom resources without a Pod template, whose controllers may create Pods
 	findings  []Finding
 }
 
-// find adds a finding about a field of an object. The finding has the fix of its rule.
+// find adds a finding about a field of an object, with the default level and the fix of the rule.
 func (l *linter) find(rule string, o *object, field string, message language.Text, a args) *Finding {
 	r := ruleOf(rule)
 	l.findings = append(l.findings,
@@ -160,7 +161,7 @@ func (l *linter) find(rule string, o *object, field string, message language.Tex
 	return &l.findings[len(l.findings)-1]
 }
 
-// in returns a text in the language of the findings, with the arguments a.
+// in returns a text in the language of the findings, with the arguments a filled in.
 func (l *linter) in(t language.Text, a args) string { return t.In(l.o.Language, a) }
 
 // invalid adds a finding about a field that the API server rejects. fix describes how to fix the field.
@@ -168,8 +169,8 @@ func (l *linter) invalid(o *object, field string, fix, message language.Text, a 
 	l.find("shape", o, field, message, a).Fix = l.in(fix, a)
 }
 
-// environments adds a finding that the environments that modules tolerate by name were not checked. It does so only
-// if neither Options.Env nor a cluster determines the target environment.
+// environments adds a finding that lists the environments that modules tolerate by name and that were not checked. It
+// does nothing if Options.Env or a cluster determines the target environment.
 func (l *linter) environments() {
 	if l.o.Env != "" || l.o.Live != nil {
 		return

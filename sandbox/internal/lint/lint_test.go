@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// findings returns the findings for a file in a language, and the findings formatted as text.
+// findings returns the findings for a file, and the same findings as text in the language l.
 func findings(t *testing.T, file string, l language.Language) ([]lint.Finding, string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -36,8 +36,8 @@ func findings(t *testing.T, file string, l language.Language) ([]lint.Finding, s
 	return found, b.String()
 }
 
-// TestFindings compares the English findings for each file testdata/x.yaml with x.txt, and the Chinese findings with
-// x.zh.txt. The files cover every rule.
+// TestFindings compares the English findings for each testdata/x.yaml with testdata/x.txt, and the Chinese findings
+// with testdata/x.zh.txt. Together, the files must cause a finding of every rule.
 func TestFindings(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -97,7 +97,7 @@ func TestSamplesHaveNoFindings(t *testing.T) {
 	}
 }
 
-// TestNodeLabels checks that the labels that lint knows are the labels of a sample base Node.
+// TestNodeLabels checks that package labels knows all labels of a sample Node of a base.
 func TestNodeLabels(t *testing.T) {
 	text, err := deploy.Samples.ReadFile("samples/vnode.yaml")
 	check.Must(t, err)
@@ -186,8 +186,8 @@ func TestExcerptOfLongLineIsOmitted(t *testing.T) {
 	}
 }
 
-// TestKustomizePatchesAreNotChecked checks that Lint skips files that a Kustomization lists as patches. A finding
-// must report that the Kustomization was not checked.
+// TestKustomizePatchesAreNotChecked checks that Lint skips files that a Kustomization lists as patches, and that it
+// reports the Kustomization as not checked.
 func TestKustomizePatchesAreNotChecked(t *testing.T) {
 	patch := []byte("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: stock}\nspec: {template: {spec: " +
 		"{containers: [{name: stock, env: [{name: BIZ_VERSION, value: 2.0.0}]}]}}}\n")

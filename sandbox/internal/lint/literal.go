@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// unread replaces a value for which a finding was added. It looks like a scenario expression, so the other rules
-// ignore it.
+// unread replaces a value for which literal has added a finding. It looks like a scenario expression, so that all
+// other rules ignore the value.
 const unread = "${{ }}"
 
 // placeholder matches text that the author or a template engine should have replaced: {version},
@@ -22,18 +22,19 @@ var placeholder = regexp.MustCompile(
 	`\$?\{[^{}]*\}|^<[A-Za-z][^<>]*>$|(?i:^(to_be_[a-z_]+|change_?me|replace_?me|todo|fixme)$)`)
 
 var (
-	// freeText lists fields with free text, which Lint does not check.
+	// freeText lists fields that contain free text, which Lint does not check.
 	freeText = []string{"args", "command", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}
 	// stringMaps lists fields that are maps with arbitrary keys and string values.
 	stringMaps = []string{"labels", "matchLabels", "nodeSelector", "annotations"}
-	// scalars lists fields in which authors write placeholders such as {version}, which YAML reads as an object. The
-	// first three fields are strings.
+	// scalars lists fields in which authors may write placeholders such as {version}, which YAML reads as an object.
+	// The first three of these fields are strings.
 	scalars = []string{"name", "namespace", "image", "value", "replicas", "maxSurge", "maxUnavailable", "port",
 		"targetPort", "containerPort"}
 )
 
-// checkLiterals reports placeholders, and unquoted values that YAML does not read as the string that the API requires.
-// It returns the value of the field at a path with each reported value replaced by unread.
+// checkLiterals checks the field at a path and all fields below it. It reports placeholders, and unquoted values that
+// YAML does not read as the string that the API requires. It returns the value with each reported value replaced by
+// unread.
 func (l *linter) checkLiterals(o *object, at string, value any) any {
 	switch value := value.(type) {
 	case string:
@@ -53,7 +54,8 @@ func (l *linter) checkLiterals(o *object, at string, value any) any {
 	return value
 }
 
-// checkField checks one field of an object and returns its value, as checkLiterals does for a path.
+// checkField checks the field key of the object of, which is at the path at, and returns its value, in the same way as
+// literal.
 func (l *linter) checkField(o *object, at, key string, of map[string]any) any {
 	parent := at[strings.LastIndexByte(at, '.')+1:]
 	value, path := of[key], at+member(key)
@@ -84,8 +86,9 @@ func (l *linter) checkField(o *object, at, key string, of map[string]any) any {
 	return l.checkLiterals(o, path, value)
 }
 
-// checkQuantity returns the value of a resource quantity. It returns nil, which means zero, for an invalid quantity: an
-// invalid quantity would stop the decoder, which would then not read the fields after it.
+// checkQuantity returns the value of a resource quantity. For an invalid quantity, it adds a finding and returns nil,
+// which means zero. It does not return the invalid value, because the decoder would then not read the subsequent
+// fields.
 func (l *linter) checkQuantity(o *object, at string, value any) any {
 	if _, err := resource.ParseQuantity(fmt.Sprint(value)); err == nil {
 		return value

@@ -19,21 +19,22 @@ type Live struct {
 	// Bases contains the bases and their Pods at the time Now, as read by why.GatherBases. Required.
 	Bases *why.Snapshot
 	Now   time.Time
-	// Namespace is the namespace that is used for objects without a namespace.
+	// Namespace is the namespace of objects whose manifests specify no namespace.
 	Namespace string
 	// Why explains the state of a Pod or a workload, in the language Options.Language. It returns an error that wraps
 	// why.ErrNotFound if the object does not exist. Required.
 	Why func(why.Target) (why.Answer, error)
 }
 
-// allHave reports whether every base has the label. It returns false if there is no cluster.
+// allHave reports whether every base has the label. It returns false if c is nil or if there are no bases.
 func (c *Live) allHave(label string) bool {
 	return c != nil && len(c.Bases.Bases) > 0 &&
 		!slices.ContainsFunc(c.Bases.Bases, func(n corev1.Node) bool { return n.Labels[label] == "" })
 }
 
-// checkLive checks whether any base can run the Pods, and whether the object with the same name in the cluster is
-// Ready. It does not report a missing toleration of virtual-node, because the rule toleration-virtual-node reports it.
+// checkLive checks whether at least one base can run the Pods of a workload, and whether the existing object with the
+// same name in the cluster is Ready. It does not report a missing toleration of virtual-node, because the rule
+// toleration-virtual-node reports it.
 func (l *linter) checkLive(w *workload) {
 	c := l.o.Live
 	namespace := cmp.Or(w.meta.GetNamespace(), c.Namespace)
@@ -65,7 +66,7 @@ func (l *linter) checkLive(w *workload) {
 	}
 }
 
-// explained adds a finding with the cause and the advice of an answer from package why.
+// explained adds a finding with the cause and the advice from a, an answer of package why.
 func (l *linter) explained(rule string, w *workload, field string, message language.Text, a why.Answer) {
 	f := l.find(rule, &w.object, field, message, args{"error": a.Cause})
 	f.Fix = cmp.Or(a.Advice, f.Fix)

@@ -23,7 +23,7 @@ import (
 
 var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// cluster returns a cluster with a controller and one base. The base has 100 Mi of metaspace, of which a Pod of biz1
+// cluster returns a Live with a controller and one base. The base has 100 Mi of metaspace, of which a Pod of biz1
 // requests 60 Mi.
 func cluster() *lint.Live {
 	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "vnode.base-1", Labels: map[string]string{
@@ -49,7 +49,7 @@ func cluster() *lint.Live {
 		}}
 }
 
-// manifest returns a Deployment of biz1. Its Pods select bases by a label and have an additional toleration.
+// manifest returns a Deployment whose Pods contain biz, select bases by a label and have an additional toleration.
 func manifest(name, label, env, memory string) []byte {
 	return fmt.Appendf(nil, `apiVersion: apps/v1
 kind: Deployment
@@ -68,7 +68,8 @@ spec:
 
 const dev = ", {key: schedule.koupleless.io/node-env, value: dev, effect: NoExecute}"
 
-// TestLive compares manifests with the labels, taints and free resources of a cluster's Nodes.
+// TestLive checks the findings for manifests that do or do not fit the labels, taints and free resources of a
+// cluster's Nodes.
 func TestLive(t *testing.T) {
 	unready := why.Answer{Reason: why.ModuleBroken, Cause: "biz1 is broken", Advice: "fix it"}
 	for name, c := range map[string]struct {
@@ -152,7 +153,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// is sets the answer that Why returns for deployment/biz2 in the namespace shop.
+// is returns a change that makes Why return the given answer for deployment/biz2 in the namespace shop.
 func is(a why.Answer, err error) func(*lint.Live) {
 	return func(l *lint.Live) {
 		others := l.Why
@@ -165,7 +166,8 @@ func is(a why.Answer, err error) func(*lint.Live) {
 	}
 }
 
-// TestZoneOfLiveNodes checks that a zone label spreads Pods only if the Nodes of the cluster have it.
+// TestZoneOfLiveNodes checks that anti-affinity by the zone label is accepted only if the Nodes of the cluster have
+// this label.
 func TestZoneOfLiveNodes(t *testing.T) {
 	text := strings.Replace(string(manifest("biz2", "base.koupleless.io/name: base", dev, "1Mi")),
 		"      nodeSelector:",

@@ -5,17 +5,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
-// args contains the arguments of a message, which its text and its fix use.
+// args holds the values of the placeholders in a message and its fix.
 type args = language.Args
 
-// catalogue contains all messages and fixes of the package. Each has its own variable, except the fix of a rule,
-// which is in the table of rules.
+// catalogue contains all messages and fixes of the package. Each has its own variable, except that the fix of a rule
+// is in the table of rules.
 var catalogue language.Catalogue
 
-// text adds a text to the catalogue.
+// text adds a text to the catalogue, with its English and Chinese version.
 func text(en, zh string) language.Text { return catalogue.Text(en, zh) }
 
-// quoted is a text that is not translated, such as an error message of Kubernetes or of the controller.
+// quoted is a text that is printed untranslated, such as an error message from Kubernetes or the controller.
 var quoted = text("{error}", "{error}")
 
 // Messages about kinds and fields.
@@ -138,7 +138,7 @@ var (
 	fixUncheckedEnvironment = text("set the intended environment with --env", "用 --env 指定预期的环境")
 )
 
-// Messages about the placement on bases.
+// Messages about the placement of Pods on bases.
 var (
 	msgAnyBase = text("the Pods select no bases, so the module is installed on any base, of any name and version",
 		"这些 Pod 没有选择基座，因此模块会安装到任意名称和版本的基座上")

@@ -23,7 +23,7 @@ import (
 type object struct {
 	file             string
 	doc              *strictyaml.Document
-	root             string // path of the object in its document; set for an item of a List
+	root             string // path of the object in its document; empty unless it is an item of a List
 	apiVersion, kind string
 	meta             metav1.ObjectMeta
 }
@@ -40,10 +40,11 @@ func (o *object) line(field string) int {
 	return o.doc.Line(field)
 }
 
-// workload is a Pod, or the Pod template of an object of any kind.
+// workload is a Pod, or an object of any kind that contains a Pod template.
 type workload struct {
 	object
-	// template is the Pod template. at is the path of the template in the object; empty for a Pod.
+	// template is the Pod template. at is the path of the template in the object; it is empty for a Pod, which has no
+	// template.
 	template corev1.PodTemplateSpec
 	at       string
 	selector *metav1.LabelSelector
@@ -122,7 +123,7 @@ func (l *linter) readObject(file string, doc *strictyaml.Document, root string, 
 	}
 }
 
-// items reads the items of a List. An item without a kind gets its kind from the kind of the List, as in kubectl.
+// items reads the items of a List. An item without a kind gets the kind that the List is for, as in kubectl.
 func (l *linter) items(list *object, kind string, value any) {
 	items, ok := value.([]any)
 	if !ok {
@@ -189,7 +190,7 @@ func (l *linter) typed(o object, typed any, content map[string]any) {
 	l.workloads = append(l.workloads, w)
 }
 
-// addDecodeFinding adds a finding for a field of the wrong type. err is the error of the decoder.
+// addDecodeFinding adds a finding for the field of the wrong type that the decoder's error err reports.
 func (l *linter) addDecodeFinding(o *object, err error) {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
@@ -201,9 +202,9 @@ func (l *linter) addDecodeFinding(o *object, err error) {
 		args{"field": wrong.Field, "kind": o.kind, "type": wrong.Type.Kind(), "value": wrong.Value})
 }
 
-// findTemplates finds Pod templates at any depth of a value. A Pod template is an object whose spec has containers.
-// Custom resources nest Pod templates differently: a CloneSet in spec.template, and a JobSet in
-// spec.replicatedJobs[].template.spec.template.
+// findTemplates finds the Pod templates in a value, at any depth. A Pod template is an object whose spec has
+// containers. The depth varies because custom resources nest Pod templates differently: a CloneSet in spec.template, a
+// JobSet in spec.replicatedJobs[].template.spec.template.
 func (l *linter) findTemplates(o object, at string, value any) {
 	switch value := value.(type) {
 	case []any:

@@ -9,7 +9,8 @@ import (
 	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// checkOrdinaryDaemonSet checks that an ordinary DaemonSet, one without modules, does not create Pods on bases.
+// checkOrdinaryDaemonSet adds a finding if an ordinary DaemonSet, that is, one without modules, would create Pods on
+// bases.
 func (l *linter) checkOrdinaryDaemonSet(w *workload) {
 	base := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Component: labels.Vnode}}}
 	base.Spec.Taints = []corev1.Taint{

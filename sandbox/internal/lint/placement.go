@@ -16,12 +16,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// selecting lists the labels whose values differ between bases.
+// selecting lists the node labels whose values differ between bases. A Pod selects bases by these labels.
 var selecting = []string{labels.BaseName, labels.BaseVersion, labels.BaseCluster, labels.BaseHost, labels.OlderBaseName,
 	labels.OlderBaseVersion,
 	corev1.LabelHostname}
 
-// checkPlacement checks whether the Pods can be scheduled to bases, and cannot be scheduled to any other Nodes.
+// checkPlacement checks whether the Pods of a workload can be scheduled on bases, and on no other Nodes.
 func (l *linter) checkPlacement(w *workload) {
 	l.checkTolerations(w)
 	spec := w.template.Spec
@@ -59,7 +59,7 @@ func (l *linter) checkPlacement(w *workload) {
 	}
 }
 
-// expressions yields the match expressions of the required node affinity, each with its path.
+// expressions yields the match expressions of the required node affinity with their paths.
 func (w *workload) expressions() iter.Seq2[string, corev1.NodeSelectorRequirement] {
 	return func(yield func(string, corev1.NodeSelectorRequirement) bool) {
 		a := w.template.Spec.Affinity
@@ -77,8 +77,8 @@ func (w *workload) expressions() iter.Seq2[string, corev1.NodeSelectorRequiremen
 	}
 }
 
-// checkClusterName reports the cluster name that the examples in the Koupleless documentation use. Bases of a sandbox
-// do not have this cluster name.
+// checkClusterName adds a finding if a Pod selects the cluster name "default", which the examples in the Koupleless
+// documentation use. Bases of a sandbox have a different cluster name.
 func (l *linter) checkClusterName(w *workload, key string, values []string, at string) {
 	if key == labels.BaseCluster && slices.Equal(values, []string{"default"}) && l.o.Live == nil {
 		l.find("cluster-name", &w.object, at, msgClusterName, nil)
@@ -152,7 +152,7 @@ func (l *linter) checkAntiAffinity(w *workload, a *corev1.PodAntiAffinity) {
 	}
 }
 
-// checkSpreadTerm checks that an anti-affinity term has an effect.
+// checkSpreadTerm adds findings if an anti-affinity term does not spread the Pods across bases.
 func (l *linter) checkSpreadTerm(w *workload, term corev1.PodAffinityTerm, at string) {
 	switch key := term.TopologyKey; {
 	case unknown(key) || key == corev1.LabelTopologyZone && l.o.Live.allHave(key):

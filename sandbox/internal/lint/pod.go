@@ -20,7 +20,7 @@ import (
 	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// unknown reports whether a value is a scenario expression, so that its final value is unknown.
+// unknown reports whether a value contains a scenario expression, so that its final value is not known.
 func unknown(value string) bool { return strings.Contains(value, "${{") }
 
 func (l *linter) checkPod(w *workload) {
@@ -35,7 +35,7 @@ func (l *linter) checkPod(w *workload) {
 	}
 }
 
-// modules yields the containers that are modules, and the path of each container.
+// modules yields the containers that contain modules, with their paths.
 func (w *workload) modules() iter.Seq2[corev1.Container, string] {
 	return func(yield func(corev1.Container, string) bool) {
 		modules, _ := workloads.Modules(w.template.Spec)
@@ -89,7 +89,7 @@ func (l *linter) checkOlderLabels(w *workload) {
 	seen(w.template.Labels, w.in("metadata.labels"))
 }
 
-// checkSelector checks that the selector of a workload matches the labels in its template.
+// checkSelector checks that the selector of a workload matches the labels in the Pod template.
 func (l *linter) checkSelector(w *workload) {
 	if w.selector == nil {
 		required := []string{"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"}
@@ -131,7 +131,7 @@ func (l *linter) checkSelectorVersion(w *workload) {
 	}
 }
 
-// checkContainer checks the module in a container with the same rules as the controller.
+// checkContainer checks the module in a container by the same rules as the controller.
 func (l *linter) checkContainer(w *workload, c corev1.Container, at string) {
 	if !unknown(c.Name) && len(validation.IsDNS1123Label(c.Name)) > 0 {
 		l.invalid(&w.object, at+".name", fixContainerName, msgContainerName, args{"name": strconv.Quote(c.Name)})
@@ -157,8 +157,8 @@ func (l *linter) checkContainer(w *workload, c corev1.Container, at string) {
 	}
 }
 
-// checkVersion checks the module version of a container and returns it. It returns an empty string if the version is
-// unknown.
+// checkVersion checks the module version of a container and returns the version. It returns an empty string if the
+// version is invalid or not known.
 func (l *linter) checkVersion(w *workload, c corev1.Container, at string) string {
 	first := -1
 	for i, e := range c.Env {
@@ -204,8 +204,8 @@ func (l *linter) checkVersion(w *workload, c corev1.Container, at string) string
 	return ""
 }
 
-// version returns the module version of a container as the controller reads it. It returns an empty string if the
-// version is unknown.
+// version returns the module version of a container, read in the same way as in the controller. It returns an empty
+// string if the version is not known.
 func (w *workload) version(c corev1.Container) string {
 	v, err := workloads.Version(&w.template.ObjectMeta, c)
 	if err != nil {

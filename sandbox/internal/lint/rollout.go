@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// checkRollout checks whether a base can temporarily be without the module while a workload replaces its Pods.
+// checkRollout adds a finding if a base can temporarily be without the module while the workload replaces its Pods.
 func (l *linter) checkRollout(w *workload) {
 	switch x := w.typed.(type) {
 	case *appsv1.Deployment:

@@ -7,7 +7,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/language"
 )
 
-// Rule describes a rule that Lint checks.
+// Rule describes one of the rules of Lint.
 type Rule struct {
 	// ID is the name of the rule.
 	ID string `json:"id"`
@@ -30,7 +30,7 @@ func Rules() []Rule {
 	return all
 }
 
-// rule is a Rule with the text of its fix in every language.
+// rule is a Rule whose fix is available in all languages.
 type rule struct {
 	id                 string
 	level              Level

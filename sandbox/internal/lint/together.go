@@ -11,7 +11,7 @@ import (
 	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// checkTogether runs the checks that compare several objects.
+// checkTogether checks the rules that compare several objects.
 func (l *linter) checkTogether() {
 	l.checkReleasedJars()
 	if len(l.modules) == 0 {
@@ -22,7 +22,7 @@ func (l *linter) checkTogether() {
 	}
 }
 
-// checkReleasedJars reports a module version for which the manifests specify two different jars.
+// checkReleasedJars adds a finding if the manifests specify different jars for the same module version.
 func (l *linter) checkReleasedJars() {
 	type release struct{ name, version string }
 	type jar struct {

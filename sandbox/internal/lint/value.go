@@ -29,7 +29,7 @@ func (l *linter) checkMetadata(w *workload) {
 	}
 }
 
-// checkLabelValues checks the values of labels, and the label values in selectors of Nodes and Pods.
+// checkLabelValues checks the label values of a workload, and the label values in its selectors for Nodes and Pods.
 func (l *linter) checkLabelValues(w *workload) {
 	check := func(at, key, value string) {
 		if unknown(value) || len(validation.IsValidLabelValue(value)) == 0 {
@@ -64,7 +64,7 @@ func (l *linter) checkLabelValues(w *workload) {
 	}
 }
 
-// secret matches the name of a query parameter that contains a credential.
+// secret matches names of query parameters that contain credentials.
 var secret = regexp.MustCompile(`(?i)(^|&)[^=&]*(sign|token|password|secret|credential|key)[^=&]*=`)
 
 // checkCredentials adds a finding if the URL of a jar contains a password or a signature.

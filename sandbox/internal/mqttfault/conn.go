@@ -12,19 +12,19 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// conn is a connection to a client, seen from the broker, to which faults are applied.
+// conn is the broker's side of a connection to a client. It applies faults to the packets.
 type conn struct {
 	net.Conn
 	injector *Injector
 	in, out  *pipe // in carries packets from the client; out carries packets to the client
 
-	piped  atomic.Bool // a fault acts on the connection, so all packets pass through the pipes
+	piped  atomic.Bool // whether all packets pass through the pipes, because a fault acts on the connection
 	closes sync.Once
 	closed chan struct{}
 
 	// The mutex of the Injector guards the following fields.
-	identity string // empty until the CONNECT packet arrives
-	known    bool   // the field client is set
+	identity string // identity of the client; empty until the CONNECT packet arrives
+	known    bool   // whether the field client is set
 	client   Client
 	version  byte
 }
@@ -42,7 +42,7 @@ func (j *Injector) Wrap(inner net.Conn) net.Conn {
 
 func (c *conn) pipes() []*pipe { return []*pipe{c.in, c.out} }
 
-// identify identifies the client of the connection from the first packet.
+// identify sets the identity of the client from first, the first packet of the connection.
 func (c *conn) identify(first []byte) {
 	identity, version := clientOf(first)
 	j := c.injector
@@ -75,8 +75,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.in.read(p)
 }
 
-// readAhead reads packets into the pipe as they arrive, so that a delay is counted from the arrival of the packet. It
-// returns when the connection ends.
+// readAhead reads packets into the pipe as soon as they arrive, so that delays are measured from the arrival of a
+// packet. It blocks until the connection ends.
 func (c *conn) readAhead() {
 	buffer := make([]byte, 4096)
 	for {
@@ -88,7 +88,7 @@ func (c *conn) readAhead() {
 	}
 }
 
-// Write implements net.Conn. It reports a packet as written when the packet is queued, as a network buffer does.
+// Write implements net.Conn. A packet counts as written once it is queued, as with a network buffer.
 func (c *conn) Write(p []byte) (int, error) {
 	untouched := c.out.passThrough(p)
 	switch {
@@ -115,7 +115,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// disconnect closes the connection without an MQTT DISCONNECT, like a network failure.
+// disconnect closes the connection without an MQTT DISCONNECT packet, as after a network failure.
 func (c *conn) disconnect() {
 	c.in.end() // first, so that the broker reads EOF instead of an error about a closed connection
 	c.out.end()
@@ -138,8 +138,9 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// forwardsAck reports whether to forward an acknowledgement. The receiver acknowledges a duplicated message twice,
-// but the sender expects one acknowledgement.
+// forwardsAck reports whether to forward the packet m. It returns false for the second acknowledgement of a
+// duplicated message, because the receiver acknowledges the message twice, but the sender expects one
+// acknowledgement.
 func (c *conn) forwardsAck(p *pipe, m *packet) bool {
 	if m.kind != packets.Puback {
 		return true

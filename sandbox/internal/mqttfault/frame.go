@@ -3,18 +3,18 @@ package mqttfault
 // maxHeader is the maximum length of the fixed header of a packet.
 const maxHeader = 5
 
-// framer finds the packet boundaries in one direction of a connection. It does not store packets.
+// framer finds the packet boundaries in the data of one direction of a connection. It does not store packets.
 type framer struct {
 	header [maxHeader]byte
 	read   int // number of header bytes read so far
-	rest   int // number of bytes that remain after the header
+	rest   int // number of packet bytes that remain after the header
 }
 
 // atPacketStart reports whether the next byte is the first byte of a packet.
 func (f *framer) atPacketStart() bool { return f.read == 0 && f.rest == 0 }
 
-// next returns how many bytes of data belong to the current packet, and reports whether these bytes complete the
-// packet. data must not be empty.
+// next returns how many bytes at the start of data belong to the current packet, and reports whether these bytes
+// complete the packet. data must not be empty.
 func (f *framer) next(data []byte) (n int, ends bool) {
 	for f.rest == 0 {
 		if n == len(data) {

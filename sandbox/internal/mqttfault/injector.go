@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 )
 
-// Client identifies the client of a connection: a base or a controller.
+// Client identifies the client of a connection, which is a base or a controller.
 type Client struct {
 	// Base is the host name of the base. Group is the group of the base. Both are empty for a controller.
 	Base, Group string
@@ -20,22 +20,23 @@ type Client struct {
 
 // Options configures an Injector.
 type Options struct {
-	// ClientOf returns the client with an identity. The identity is the last part of the MQTT client ID and a part of
-	// the topics. ClientOf must not block or call the Injector. Required.
+	// ClientOf returns the client with the given identity, which is the last part of the MQTT client ID and is also
+	// used in topics. ClientOf must not block or call the Injector. Required.
 	ClientOf func(identity string) Client
-	// Faults is the fault set of the sandbox. Required.
+	// Faults contains the faults of the sandbox. Required.
 	Faults *fault.Set
-	// Kill kills controller n, or all controllers if n is 0. It blocks until the controller has exited. Required.
+	// Kill kills the controller with the number n and blocks until it has exited. n is 0 if the number is unknown.
+	// Required.
 	Kill func(n int)
 }
 
-// Injector injects faults into MQTT connections. Its methods may be called concurrently. The mutex of the Set guards
-// all fields.
+// Injector injects faults into MQTT connections. Its methods may be called concurrently. The mutex of the embedded
+// Set guards all fields.
 type Injector struct {
 	o Options
 	*fault.Set
 	conns map[*conn]struct{}
-	// halfOpenConns are the connections on which each halfOpen fault has dropped a packet.
+	// halfOpenConns contains, for each halfOpen fault, the connections on which the fault has dropped packets.
 	halfOpenConns map[*fault.Active]map[*conn]bool
 }
 
@@ -48,7 +49,7 @@ func New(o Options) *Injector {
 
 func (j *Injector) inEffect() iter.Seq[*fault.Active] { return j.InEffect(v1alpha1.TargetMQTT) }
 
-// Inject sets a fault and returns its ID. The fault must be valid, and its defaults must be set.
+// Inject sets a fault and returns its ID. The fault must be valid and have its defaults set.
 func (j *Injector) Inject(i fault.Injection) (id string, err error) {
 	j.Lock()
 	defer j.Unlock()
@@ -73,13 +74,13 @@ func (j *Injector) cutConn(x *fault.Active, c *conn) {
 // actsOn reports whether a fault applies to the connections of a client.
 func actsOn(x *fault.Active, c Client) bool { return x.Fault.ActsOn(c.Base, c.Replica) }
 
-// actsIn reports whether a fault applies to this direction.
+// actsIn reports whether a fault applies to packets in the direction d.
 func actsIn(x *fault.Active, d v1alpha1.Direction) bool {
 	return x.Fault.Match.Direction == d || x.Fault.Match.Direction == v1alpha1.BothDirections
 }
 
-// matchesMessage reports whether a fault matches a message. On a controller connection, a fault matches only messages
-// to and from the bases in its group.
+// matchesMessage reports whether the packet m is a message that the fault matches. On the connection of a controller,
+// the fault matches only messages to and from the bases in its group.
 func matchesMessage(x *fault.Active, client Client, m *packet, clientOf func(identity string) Client) bool {
 	if m.topic == "" || m.qos == 0 {
 		return false
@@ -97,15 +98,15 @@ func matchesMessage(x *fault.Active, client Client, m *packet, clientOf func(ide
 // effects describes what faults do to one packet.
 type effects struct {
 	delay      time.Duration
-	drop       bool // do not deliver the packet
-	duplicate  bool // deliver the packet twice
-	reorder    bool // deliver the packet after the next message of another topic
-	kill       bool // kill the controller that sends or receives the packet
-	disconnect bool // close the connection like a network failure
+	drop       bool // whether to drop the packet
+	duplicate  bool // whether to deliver the packet twice
+	reorder    bool // whether to deliver the packet after the next message of another topic
+	kill       bool // whether to kill the controller that sends or receives the packet
+	disconnect bool // whether to close the connection, as after a network failure
 }
 
-// applyFaults returns the effects of all faults on a packet. The delays of several faults are added. If several
-// faults act on single messages, only the fault that was set first has an effect.
+// applyFaults returns the combined effects of all faults on a packet. It adds up the delays of all faults. Of the
+// faults that act on single messages, only the one that was set first has an effect.
 func (j *Injector) applyFaults(c *conn, d v1alpha1.Direction, m *packet) (out effects) {
 	j.Lock()
 	defer j.Unlock()
@@ -150,8 +151,8 @@ func (j *Injector) applyFaults(c *conn, d v1alpha1.Direction, m *packet) (out ef
 	return out
 }
 
-// updateConn makes the packets of a connection pass through its pipes if a fault acts on the connection. It also
-// updates which directions are held.
+// updateConn makes the packets of a connection pass through the pipes if a fault acts on the connection, and updates
+// the holds of both directions.
 func (j *Injector) updateConn(c *conn) {
 	for x := range j.inEffect() {
 		if c.identity == "" {
@@ -167,8 +168,8 @@ func (j *Injector) updateConn(c *conn) {
 	j.updateHolds(c)
 }
 
-// updateHolds stops the delivery in each direction of a connection that a hold fault matches. It resumes the delivery
-// in all other directions.
+// updateHolds stops the delivery in each direction of a connection on which a hold fault acts, and resumes the
+// delivery in the other directions.
 func (j *Injector) updateHolds(c *conn) {
 	for _, p := range c.pipes() {
 		held := false

@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// waitTimeout is the maximum time to wait for an expected event. quietTime is the time during which an unexpected
-	// event must not occur.
+	// waitTimeout is the timeout for expected events. quietTime is how long a test checks that an unexpected event
+	// does not occur.
 	waitTimeout = check.Patience
 	quietTime   = 200 * time.Millisecond
 )
 
-// rig is a broker whose connections pass through an Injector.
+// rig is a test setup: a broker whose connections pass through an Injector.
 type rig struct {
 	*mqttfault.Injector
 	faults *fault.Set
@@ -72,7 +72,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// client is an MQTT client of the broker.
+// client is an MQTT client that is connected to the broker.
 type client struct {
 	paho.Client
 	t        *testing.T
@@ -80,7 +80,7 @@ type client struct {
 	lost     chan error
 }
 
-// connect connects a client, which is a controller or a base, and subscribes to its topics.
+// connect connects a controller or a base to the broker and subscribes to its topics.
 func (r *rig) connect(identity string) *client {
 	r.t.Helper()
 	c := &client{t: r.t, received: make(chan string, 100), lost: make(chan error, 10)}
@@ -112,7 +112,7 @@ func (r *rig) connect(identity string) *client {
 	return c
 }
 
-// publish sends a message and waits for the acknowledgement of the broker.
+// publish sends a message and blocks until the broker has acknowledged it.
 func (c *client) publish(topic, payload string) {
 	c.t.Helper()
 	if token := c.Publish("koupleless_dev/"+topic, 1, false, payload); !token.WaitTimeout(waitTimeout) ||
@@ -197,8 +197,8 @@ func (r *rig) wantEvents(want ...string) {
 	}
 }
 
-// TestHold sets a hold fault in one direction. The fault must not affect the other direction or other clients. When
-// the fault is cleared, the held messages are delivered in order.
+// TestHold checks that a hold fault in one direction does not affect the other direction or other clients, and that
+// the held messages are delivered in order when the fault is cleared.
 func TestHold(t *testing.T) {
 	r := newRig(t)
 	controller, one, two := r.connect("c1"), r.connect("run.b1"), r.connect("run.b2")
@@ -221,7 +221,7 @@ func TestHold(t *testing.T) {
 	r.wantEvents("run hold set b1", "run hold fired b1", "run hold cleared b1")
 }
 
-// TestHoldToBroker checks that a hold fault in the direction to the broker expires.
+// TestHoldToBroker checks that messages held on their way to the broker are delivered when the hold fault expires.
 func TestHoldToBroker(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
@@ -235,8 +235,8 @@ func TestHoldToBroker(t *testing.T) {
 	controller.wantMessages("heart 1")
 }
 
-// TestHalfOpen sets a halfOpen fault. The connection drops the packets in one direction, and is closed when the fault
-// is cleared.
+// TestHalfOpen checks that a halfOpen fault drops the packets in one direction, and that the connection is closed
+// when the fault is cleared if the fault has dropped a packet.
 func TestHalfOpen(t *testing.T) {
 	r := newRig(t)
 	controller, base, other := r.connect("c1"), r.connect("run.b1"), r.connect("run.b2")
@@ -255,8 +255,8 @@ func TestHalfOpen(t *testing.T) {
 	controller.wantMessages("heart 4")
 }
 
-// TestCut sets a cut fault. The connections of the client are closed, and new connections are refused until the fault
-// is cleared.
+// TestCut checks that a cut fault closes the connections of a client, and that new connections are refused until the
+// fault is cleared.
 func TestCut(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
@@ -279,7 +279,7 @@ func TestCut(t *testing.T) {
 	controller.wantMessages("heart 2")
 }
 
-// TestDelay checks that delayed messages are delivered in order.
+// TestDelay checks that delayed messages are delivered late and in order.
 func TestDelay(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
@@ -295,8 +295,8 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// TestDuplicate sets a duplicate fault. The n-th matching message is delivered twice, the second time with the DUP
-// flag. The sender gets only one acknowledgement.
+// TestDuplicate checks that a duplicate fault delivers the n-th matching message twice, the second time with the DUP
+// flag, and that the sender gets only one acknowledgement.
 func TestDuplicate(t *testing.T) {
 	for _, direction := range []v1alpha1.Direction{v1alpha1.ToBroker, v1alpha1.FromBroker} {
 		t.Run(string(direction), func(t *testing.T) {
@@ -323,8 +323,8 @@ func TestDuplicate(t *testing.T) {
 	}
 }
 
-// TestReorder sets a reorder fault. A message is delivered after the next message of another topic, or after one
-// second. Messages of the same topic keep their order.
+// TestReorder checks that a reorder fault delivers a message after the next message of another topic, or after one
+// second. Messages of the same topic must keep their order.
 func TestReorder(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
@@ -340,8 +340,8 @@ func TestReorder(t *testing.T) {
 	base.wantMessages("installBiz 4")
 }
 
-// TestKill sets a kill fault. The controller is killed before or after its n-th matching message. Messages to bases
-// of other groups do not match.
+// TestKill checks that a kill fault kills the controller before or after the delivery of its n-th matching message.
+// Messages to bases of other groups must not match.
 func TestKill(t *testing.T) {
 	for kind, delivered := range map[core.Kind]bool{v1alpha1.MQTTKillBefore: false, v1alpha1.MQTTKillAfter: true} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -380,7 +380,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestNote checks that a note fault ends at the n-th matching message, and that fault IDs are unique within a group.
+// TestNote checks that a note fault ends at the n-th matching message. It also checks that fault IDs are unique
+// within a group, but may repeat in other groups.
 func TestNote(t *testing.T) {
 	r := newRig(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")

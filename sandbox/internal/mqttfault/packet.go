@@ -7,10 +7,10 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// dupFlag is the flag of a PUBLISH packet that is sent again [MQTT-3.3.1-1].
+// dupFlag is the flag of a PUBLISH packet that is a redelivery [MQTT-3.3.1-1].
 const dupFlag = 1 << 3
 
-// packet is an encoded MQTT packet with the decoded fields that faults need.
+// packet is an encoded MQTT packet with those decoded fields that faults use.
 type packet struct {
 	data  []byte
 	kind  byte
@@ -19,8 +19,8 @@ type packet struct {
 	topic string // topic of a PUBLISH; empty for other packets
 }
 
-// parse decodes the fields of a packet. If the packet is invalid, the fields are zero. An invalid packet is forwarded
-// unchanged, so that its receiver reports the error.
+// parse decodes the fields of a packet. The fields of an invalid packet are zero. It is forwarded unchanged, so that
+// its receiver reports the error.
 func parse(data []byte, version byte) *packet {
 	p := &packet{data: data, kind: data[0] >> 4}
 	head, body := packets.FixedHeader{}, data[headerOf(data):]
@@ -65,8 +65,8 @@ func (p *packet) String() string {
 	return packets.PacketNames[p.kind]
 }
 
-// clientOf returns the identity in the client ID of a CONNECT packet, and the MQTT version. Both are zero for other
-// packets.
+// clientOf returns the identity that the client ID of a CONNECT packet contains, and the MQTT version. Both are zero
+// for other packets.
 func clientOf(data []byte) (identity string, version byte) {
 	if data[0]>>4 != packets.Connect {
 		return "", 0

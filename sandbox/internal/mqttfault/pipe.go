@@ -12,35 +12,35 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// reorderTimeout is the maximum time for which a reordered message waits for a message of another topic.
+// reorderTimeout is how long a reordered message waits for a message of another topic.
 const reorderTimeout = time.Second
 
 // pipe delivers the packets in one direction of a connection, with faults applied.
 type pipe struct {
 	c         *conn
 	direction v1alpha1.Direction
-	// deliver writes the packets to deliver. If it is nil, the packets are delivered by calls of read.
+	// deliver sends a packet to its receiver. If it is nil, the receiver calls read instead.
 	deliver func([]byte) (int, error)
 
 	feeding sync.Mutex // held while feed is running
 
 	mu             sync.Mutex
 	framer         framer
-	packet         []byte // received bytes of an incomplete packet to which faults will be applied
-	midPacket      bool   // the current packet began before the pipe was active
-	awaitsConnect  bool   // the first packet (CONNECT) is not complete yet
+	packet         []byte // received part of the packet to which faults will be applied
+	midPacket      bool   // whether the current packet began before the pipe was active
+	awaitsConnect  bool   // whether the first packet (CONNECT) is still incomplete
 	queue          []queuedPacket
-	reordered      []queuedPacket // messages of reorderedTopic that wait for a message of another topic
+	reordered      []queuedPacket // messages of reorderedTopic that wait for one of another topic
 	reorderedTopic string
 	duplicateAcks  map[uint16]int // number of acknowledgements to drop, by packet ID
-	unread         []byte         // remaining bytes of the packet that is being read
-	err            error          // error that read returns after the queue is empty
+	unread         []byte         // unread bytes of the packet that the receiver is reading
+	err            error          // error that read returns once the queue is empty
 	held           bool
-	ended          bool // the method end was called
-	active         bool // all data passes through the queue
-	draining       bool // the method drain is running
+	ended          bool // whether end was called
+	active         bool // whether all data passes through the queue
+	draining       bool // whether drain is running
 	deadline       time.Time
-	changed        chan struct{} // closed when the state changes, then replaced
+	changed        chan struct{} // closed and replaced when the state changes
 }
 
 // queuedPacket is a packet that waits for delivery.
@@ -54,7 +54,7 @@ func newPipe(c *conn, d v1alpha1.Direction) *pipe {
 	return &pipe{c: c, direction: d, awaitsConnect: d == v1alpha1.ToBroker, changed: make(chan struct{})}
 }
 
-// notify unblocks all goroutines that wait for a change. The caller holds p.mu.
+// notify unblocks all goroutines that wait for a state change. The caller holds p.mu.
 func (p *pipe) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -67,7 +67,7 @@ func (p *pipe) isActive() bool {
 	return p.active
 }
 
-// passThrough reports whether data can be forwarded without the queue. It also tracks the packet boundaries.
+// passThrough reports whether to forward data without the queue. It also tracks the packet boundaries in data.
 func (p *pipe) passThrough(data []byte) bool {
 	p.mu.Lock()
 	p.active = p.active || p.c.piped.Load() && !p.awaitsConnect
@@ -94,14 +94,14 @@ func (p *pipe) passThrough(data []byte) bool {
 	return true
 }
 
-// isEnded reports whether a fault has closed the connection.
+// isEnded reports whether the pipe was closed, for example by a fault.
 func (p *pipe) isEnded() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ended
 }
 
-// feed handles received data. err is the error that ended the connection, or nil.
+// feed splits received data into packets and handles each packet. err is the error that ended the connection, or nil.
 func (p *pipe) feed(data []byte, err error) {
 	p.feeding.Lock()
 	defer p.feeding.Unlock()
@@ -131,7 +131,7 @@ func (p *pipe) feed(data []byte, err error) {
 	}
 }
 
-// handle applies the faults to a packet and queues it.
+// handle applies the faults to a packet and queues the packet unless a fault drops it.
 func (p *pipe) handle(m *packet) {
 	if !p.c.forwardsAck(p, m) {
 		return
@@ -188,8 +188,8 @@ func (p *pipe) flushReorderedLocked() {
 	p.reordered = nil
 }
 
-// takeDuplicateAck reports whether to drop an acknowledgement with this packet ID, because the acknowledged message
-// was duplicated. It returns true once per duplicate.
+// takeDuplicateAck reports whether to drop an acknowledgement with the given packet ID, because the acknowledged
+// message was duplicated. It returns true once per duplicate.
 func (p *pipe) takeDuplicateAck(id uint16) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,7 +224,7 @@ func (p *pipe) enqueueLocked(x queuedPacket) {
 	}
 }
 
-// drain delivers queued packets until the queue is empty or the connection ends.
+// drain delivers queued packets. It blocks until the queue is empty or the connection ends.
 func (p *pipe) drain() {
 	for {
 		x, more := p.next()
@@ -241,7 +241,7 @@ func (p *pipe) drain() {
 	}
 }
 
-// next waits until the first queued packet is due, and removes the packet from the queue. It returns false if the
+// next blocks until the first queued packet is due, and removes this packet from the queue. It returns false if the
 // queue is empty or the connection has ended.
 func (p *pipe) next() (x queuedPacket, more bool) {
 	p.mu.Lock()
@@ -266,8 +266,8 @@ func (p *pipe) pop() queuedPacket {
 // headIsDue reports whether the first queued packet can be delivered now.
 func (p *pipe) headIsDue() bool { return !p.held && !time.Now().Before(p.queue[0].due) }
 
-// read reads the packets to deliver. It blocks until data is available, the deadline has passed, or the connection
-// ends.
+// read reads the next bytes of the queued packets into buffer. It blocks until a packet is due, the deadline has
+// passed, or the connection ends.
 func (p *pipe) read(buffer []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -293,7 +293,7 @@ func (p *pipe) read(buffer []byte) (int, error) {
 	}
 }
 
-// wait blocks until the state changes, the first queued packet is due, or the time until has passed. It returns false
+// wait blocks until the state changes, the first queued packet is due, or the time until is reached. It returns false
 // if the connection is closed. The caller holds p.mu, which wait unlocks while it blocks.
 func (p *pipe) wait(until time.Time) bool {
 	if len(p.queue) > 0 && !p.held && (until.IsZero() || p.queue[0].due.Before(until)) {
@@ -317,8 +317,8 @@ func (p *pipe) wait(until time.Time) bool {
 	return true
 }
 
-// setDeadline sets the deadline of read, and reports whether the pipe is active. If the pipe is not active, the
-// caller must set the deadline of the connection instead.
+// setDeadline sets the deadline for read, and reports whether the pipe is active. If the pipe is not active, the
+// caller must also set the deadline of the connection.
 func (p *pipe) setDeadline(t time.Time) (active bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

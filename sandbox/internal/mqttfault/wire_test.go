@@ -24,8 +24,9 @@ func encoded(t *testing.T, encode func(*bytes.Buffer) error) []byte {
 	return b.Bytes()
 }
 
-// TestDuplicateIsAcknowledgedOnce duplicates a message, which the receiver acknowledges twice. The sender must get
-// only one acknowledgement, because it could use the same packet ID for the next message.
+// TestDuplicateIsAcknowledgedOnce checks that the sender of a duplicated message gets only one acknowledgement,
+// although the receiver sends two. The sender could otherwise take the second acknowledgement for that of its next
+// message, which may have the same packet ID.
 func TestDuplicateIsAcknowledgedOnce(t *testing.T) {
 	injector := mqttfault.New(mqttfault.Options{
 		ClientOf: func(string) mqttfault.Client { return mqttfault.Client{Base: "b"} },

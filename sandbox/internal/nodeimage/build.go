@@ -22,33 +22,36 @@ import (
 //go:embed files
 var files embed.FS
 
-// errorLines is the number of output lines of a failed command, such as the compiler or mmdebstrap, in an error.
+// errorLines is the maximum number of output lines in the error for a failed command, such as the compiler or
+// mmdebstrap.
 const errorLines = 15
 
 // Options configures Build.
 type Options struct {
 	// Root is the root directory of the repository. Required.
 	Root string
-	// Cache is the directory in which the built parts are cached; they take some hundred MB. It is created if it is
-	// missing. Required.
+	// Cache is the directory in which the built parts are cached, which take some hundred MB. It is created if it
+	// does not exist. Required.
 	Cache string
-	// Name is the name of the image. Default: koupsandbox/node with the Kubernetes version as tag.
+	// Name is the name of the image. Default: see the function Name.
 	Name string
-	// Suite is the name of the Debian release. Default: bookworm.
+	// Suite is the codename of the Debian release. Default: bookworm.
 	Suite string
 	// Mirror is the URL of the Debian mirror. Default: the default of mmdebstrap.
 	Mirror string
-	// Progress is called when a part has been built, with the build time. Default: progress is not reported.
+	// Progress is called with the name and the build time of each part that was built. Default: progress is not
+	// reported.
 	Progress func(what string, took time.Duration)
 }
 
-// Name returns the default name of the node image for a Kubernetes version, such as "v1.36.3".
+// Name returns the default name of the node image: koupsandbox/node with the Kubernetes version, such as "v1.36.3",
+// as its tag.
 func Name(kubernetes string) string { return "koupsandbox/node:" + kubernetes }
 
 type builder struct {
 	Options
 	kubernetes string // Kubernetes version, such as "v1.36.3"
-	kind       string // directory of the Go module of kind
+	kind       string // directory of the Go module sigs.k8s.io/kind
 }
 
 // Build builds the parts of the node image that are not in the cache, and returns the image. The image layers are
@@ -92,7 +95,8 @@ func Build(ctx context.Context, o Options) (*image.Image, error) {
 	}, layers...)
 }
 
-// Load loads the node image into a container engine, unless the engine already has the image.
+// Load loads the node image into a container engine. If the engine already has the same image, Load does nothing and
+// returns true.
 func Load(ctx context.Context, e *engine.Engine, i *image.Image) (already bool, err error) {
 	id, err := e.Run(ctx, "image", "inspect", "--format", "{{.Id}}", i.Name)
 	if err == nil && strings.TrimPrefix(id, "sha256:") == strings.TrimPrefix(i.ID(), "sha256:") {
@@ -108,8 +112,8 @@ func (b *builder) in(path string) string { return filepath.Join(b.Root, path) }
 
 func (b *builder) cached(name string) string { return filepath.Join(b.Cache, name) }
 
-// part builds a file in the cache, unless the file exists, and removes older versions of the file. name has the form
-// kind-HASH.ext. The file appears in the cache only when it is complete.
+// part builds a file in the cache and removes older versions of the file. It does nothing if the file exists. name
+// has the form kind-HASH.ext. The file appears in the cache only when it is complete.
 func (b *builder) part(what, name string, build func(path string) error) (string, error) {
 	path := b.cached(name)
 	if _, err := os.Stat(path); err == nil {
@@ -139,7 +143,7 @@ func (b *builder) part(what, name string, build func(path string) error) (string
 	return path, nil
 }
 
-// module returns a field, such as Version or Dir, of a Go module that the Go module in dir requires.
+// module returns a field, such as Version or Dir, of the Go module path that the Go module in dir requires.
 func (b *builder) module(ctx context.Context, dir, path, field string) (string, error) {
 	text, err := output(ctx, dir, nil, "go", "list", "-m", "-f", "{{."+field+"}}", path)
 	if err == nil && text == "" {
@@ -151,8 +155,8 @@ func (b *builder) module(ctx context.Context, dir, path, field string) (string, 
 	return text, err
 }
 
-// output runs a command and returns its output. If the command fails, the error contains the last lines of the
-// output.
+// output runs a command and returns its standard output. If the command fails, the error contains the last lines of
+// standard error.
 func output(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

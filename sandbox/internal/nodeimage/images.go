@@ -14,8 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// images returns the name of the pause image, and the archive that contains all images that kubeadm requires. The
-// images have the names that kubeadm uses.
+// images builds all images that kubeadm requires, under the names that kubeadm uses, and writes them to an archive.
+// It returns the name of the pause image and the path of the archive.
 func (b *builder) images(ctx context.Context) (pauseImage, archive string, err error) {
 	text, err := output(ctx, "", nil, b.program("kubeadm"), "config", "images", "list", "--kubernetes-version",
 		b.kubernetes)
@@ -97,7 +97,7 @@ func (b *builder) writeImages(path string, names []string, proxyfs string) (err 
 }
 
 // addProxyFiles adds the files of the Debian packages to the kube-proxy image, and the iptables links that the
-// installation scripts of the packages would create.
+// installation scripts of these packages would create.
 func addProxyFiles(f *image.Files, proxyfs string) error {
 	source, err := os.Open(proxyfs)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// layers returns the layers of the node image, from least to most frequently changed.
+// layers returns the layers of the node image. The layers that change least often come first.
 func (b *builder) layers(ctx context.Context) ([]*image.Layer, error) {
 	rootfs, err := b.rootfs(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ var (
 )
 
 // addKindFiles adds the files of kind's base image, which are in the directory images/base/files of the kind module.
-// It also adds the OCI runtime specification, which the build of the base image would generate.
+// It also adds the OCI runtime specification, which kind generates when it builds the base image.
 func (b *builder) addKindFiles(ctx context.Context, f *image.Files, pauseImage string) error {
 	root := os.DirFS(filepath.Join(b.kind, "images/base/files"))
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -105,8 +105,8 @@ func (b *builder) addKindFiles(ctx context.Context, f *image.Files, pauseImage s
 	return f.Add("etc/containerd/cri-base.json", 0o644, text)
 }
 
-// containerdConfig changes kind's containerd configuration: containerd uses the pause image of this node image, and
-// assigns Pod addresses from the node's address range.
+// containerdConfig modifies kind's containerd configuration: containerd must use the pause image of this node image,
+// and assign Pod addresses from the address range of the node.
 func containerdConfig(text []byte, pauseImage string) ([]byte, error) {
 	if !sandboxImage.Match(text) {
 		return nil, errors.New(
@@ -119,8 +119,8 @@ func containerdConfig(text []byte, pauseImage string) ([]byte, error) {
 `)...), nil
 }
 
-// containerSpec adds kind's hook to an OCI runtime specification; the hook hides the product name of the machine. It
-// also removes the rlimits, so that containers keep the process limits of the container runtime.
+// containerSpec modifies an OCI runtime specification. It adds a hook of kind, which hides the product name of the
+// machine. It removes the rlimits, so that containers keep the process limits of the container runtime.
 func containerSpec(text []byte) ([]byte, error) {
 	var spec map[string]any
 	if err := json.Unmarshal(text, &spec); err != nil {
@@ -139,7 +139,7 @@ func containerSpec(text []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// ours maps each file of this package to its path in a node.
+// ours maps the name of each file in the directory files to its path on a node.
 var ours = map[string]string{
 	"adapt.sh":                  "kind/bin/adapt.sh",
 	"import-images.sh":          "kind/bin/import-images.sh",

@@ -68,7 +68,8 @@ func TestPartIsBuiltOnceAndReplacesOlderVersion(t *testing.T) {
 	}
 }
 
-// Every file in the directory files is copied to the node or used by the build.
+// TestFiles checks that every file in the directory files is copied to the node or used by the build, and that no
+// file is missing.
 func TestFiles(t *testing.T) {
 	entries, err := files.ReadDir("files")
 	check.Must(t, err)
@@ -87,8 +88,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestRuncWithoutSysResource runs the runc wrapper. The wrapper must forward all arguments, and remove one capability
-// from the file that the command reads.
+// TestRuncWithoutSysResource checks that the runc wrapper forwards all arguments, and that it removes
+// CAP_SYS_RESOURCE from the file that the runc command reads.
 func TestRuncWithoutSysResource(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

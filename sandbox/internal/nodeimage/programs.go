@@ -8,26 +8,27 @@ import (
 	"time"
 )
 
-// Names of the binaries in the cache.
+// The file names of binaries in the cache.
 const (
 	koupNode = "koup-node" // Kubernetes and etcd in one binary; see the doc comment of koup-node
 	coredns  = "coredns"
 	pause    = "pause"
 )
 
-// nodeLinks lists the names under which koup-node is installed in a node. imageLinks lists its names in the control
-// plane images.
+// nodeLinks lists the names under which koup-node is installed on a node. imageLinks lists the names under which it
+// is installed in the control plane images.
 var (
 	nodeLinks  = []string{"kubeadm", "kubectl", "kubelet"}
 	imageLinks = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler"}
 )
 
-// containerdPrograms lists the binaries that are built from github.com/containerd/containerd/v2/cmd.
+// containerdPrograms lists the containerd binaries to build from github.com/containerd/containerd/v2/cmd.
 var containerdPrograms = []string{"containerd", "containerd-shim-runc-v2", "ctr"}
 
 func (b *builder) program(name string) string { return b.cached("bin/" + name) }
 
-// programs compiles all binaries of the node image. The Go build cache speeds up unchanged packages.
+// programs compiles all binaries of the node image. It compiles them on each call, but unchanged packages are in the
+// Go build cache.
 func (b *builder) programs(ctx context.Context) error {
 	if err := os.MkdirAll(b.cached("bin"), 0o755); err != nil { //nolint:gosec // a cache of public packages
 		return fmt.Errorf("creating the cache: %w", err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// nodePackages lists the Debian packages that a node contains in addition to the Go binaries.
+// nodePackages lists the Debian packages that are installed on a node, in addition to the Go binaries.
 var nodePackages = []string{
 	"systemd", "systemd-sysv", // starts containerd and the kubelet
 	"runc", "libseccomp2", "containernetworking-plugins", // of containerd
@@ -20,11 +20,12 @@ var nodePackages = []string{
 	"ca-certificates", // for registries that a user has
 }
 
-// proxyPackages lists the Debian packages that the kube-proxy image contains in addition to the kube-proxy binary.
+// proxyPackages lists the Debian packages whose files the kube-proxy image contains, in addition to the kube-proxy
+// binary.
 var proxyPackages = []string{"iptables", "nftables", "conntrack"}
 
-// unused lists files that are removed from each Debian package, such as documentation and translations. Licences are
-// kept.
+// unused lists dpkg options that exclude files of Debian packages, such as documentation and translations. Licences
+// are kept.
 var unused = []string{
 	"path-exclude=/usr/share/doc/*", "path-include=/usr/share/doc/*/copyright",
 	"path-exclude=/usr/share/man/*", "path-exclude=/usr/share/info/*", "path-exclude=/usr/share/locale/*",
@@ -35,7 +36,7 @@ var unused = []string{
 	"path-include=/usr/lib/cni/portmap", "path-include=/usr/lib/cni/loopback",
 }
 
-// rootfs returns the path of the tar file with the root file system of a node.
+// rootfs returns the path of a tar file that contains the root file system of a node.
 func (b *builder) rootfs(ctx context.Context) (string, error) {
 	hook := b.cached("customize.sh")
 	text, err := files.ReadFile("files/customize.sh")
@@ -49,14 +50,14 @@ func (b *builder) rootfs(ctx context.Context) (string, error) {
 		"--variant=essential", "--customize-hook="+shellQuoted(hook)+` "$1"`)
 }
 
-// proxyRootfs returns the path of the tar file with the tools that kube-proxy runs. Their Debian packages are
+// proxyRootfs returns the path of a tar file that contains the tools that kube-proxy runs. Their Debian packages are
 // extracted, but not configured.
 func (b *builder) proxyRootfs(ctx context.Context) (string, error) {
 	return b.debian(ctx, "programs of kube-proxy", "proxyfs", proxyPackages, "", "--variant=extract")
 }
 
-// debian returns the path of a tar file with Debian packages and their dependencies. For the same packages, flags and
-// extra, the cache keeps the tar file with the package versions of the first build.
+// debian returns the path of a tar file with Debian packages and their dependencies. The tar file is cached: calls
+// with the same suite, mirror, packages, flags and extra reuse it, even if newer package versions are available.
 func (b *builder) debian(ctx context.Context, what, kind string, packages []string, extra string,
 	flags ...string) (string, error) {
 	args := []string{"--quiet", "--format=tar", "--include=" + strings.Join(packages, ",")}

@@ -29,47 +29,47 @@ import (
 const (
 	// Selector is a label selector for the Nodes of bases.
 	Selector = labels.Component + "=" + labels.Vnode
-	// vnodePrefix is the prefix of the name of a base's Node. The identity of the base follows.
+	// vnodePrefix is the start of the name of a base's Node. It is followed by the identity of the base.
 	vnodePrefix = "vnode."
-	// firstFence is the value of labels.Fence on a Node that has had only one controller.
+	// firstFence is the value of the annotation labels.Fence on a Node that has had only one controller.
 	firstFence = "1"
-	// waitInterval is the time between two checks in Wait.
+	// waitInterval is the interval between two checks in Wait.
 	waitInterval         = 20 * time.Millisecond
 	namesInError         = 3
 	maxConcurrentDeletes = 50
 )
 
-// deleteBackoff limits the retries of a Node deletion to six attempts in about 3 s.
+// deleteBackoff limits the deletion of a Node to six attempts in about 3 s.
 var deleteBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}
 
-// Watcher watches the Nodes of bases. It treats a Node as Ready only if the Node has no taint, because Kubernetes
-// taints new Nodes, and Pods that are scheduled before the taint is removed wait for seconds. Its methods may be
-// called concurrently.
+// Watcher watches the Nodes of bases. It treats a Node as Ready only once Kubernetes has removed the taints of new
+// Nodes, because the scheduling of Pods that are created earlier is delayed by seconds. Its methods may be called
+// concurrently.
 type Watcher struct {
 	client  kubernetes.Interface
 	env     string
 	created func(identity, holder string)
 
 	mu    sync.Mutex
-	nodes map[string]nodeState // by the identity of the base
+	nodes map[string]nodeState // by base identity
 }
 
 type nodeState struct {
 	name  string
 	ready bool
-	held  bool // the bundled controller manages the Node
-	// commands is the host:port at which a base with the HTTP tunnel accepts commands; empty for other bases.
+	held  bool // whether the bundled controller manages the Node
+	// commands is the host:port at which a base with the HTTP tunnel accepts commands. It is empty for other bases.
 	commands string
 }
 
-// New returns a watcher for the Nodes of bases, without starting the watch. The environment env may be the suffix of
-// the Node names. The watcher calls created, which may be nil, for each Node that has had only one controller. holder
+// New returns a watcher for the Nodes of bases, without starting the watch. Node names may end with the environment
+// env. The watcher calls created, which may be nil, once for each new Node that has had only one controller. holder
 // is the CLIENT_ID of that controller; it is empty for a custom controller.
 func New(client kubernetes.Interface, env string, created func(identity, holder string)) *Watcher {
 	return &Watcher{client: client, env: env, created: created, nodes: map[string]nodeState{}}
 }
 
-// Start watches the Nodes until ctx ends. Call Start once.
+// Start watches the Nodes and blocks until ctx ends. Call Start once.
 func (n *Watcher) Start(ctx context.Context) error {
 	informer := coreinformers.NewFilteredNodeInformer(n.client, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) { o.LabelSelector = Selector })
@@ -166,8 +166,8 @@ func (n *Watcher) NodeOf(identity string) (name string, ready bool) {
 	return s.name, s.ready
 }
 
-// AcceptsCommands reports whether addr, a host:port, is the address at which a base accepts HTTP commands, according
-// to the Node of the base.
+// AcceptsCommands reports whether a base accepts HTTP commands at addr, a host:port, according to the Node of the
+// base.
 func (n *Watcher) AcceptsCommands(addr string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -179,8 +179,8 @@ func (n *Watcher) AcceptsCommands(addr string) bool {
 	return false
 }
 
-// WithReadyNode returns the given identities whose base has a Ready Node. If held is true, it returns only the bases
-// whose Node is managed by the bundled controller; DeleteNodes deletes these Nodes.
+// WithReadyNode returns the identities whose base has a Ready Node. If held is true, it omits bases whose Node is not
+// managed by the bundled controller, because DeleteNodes does not delete these Nodes.
 func (n *Watcher) WithReadyNode(identities []string, held bool) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -190,8 +190,8 @@ func (n *Watcher) WithReadyNode(identities []string, held bool) []string {
 	})
 }
 
-// Wait blocks until the Nodes of all bases are Ready. If ctx ends first, the error contains the number of Nodes that
-// are not Ready, and the identities of some of these bases.
+// Wait blocks until all bases that identities returns have a Ready Node. If ctx ends first, the error contains the
+// number of bases without a Ready Node, and the identities of some of them.
 func (n *Watcher) Wait(ctx context.Context, identities func() []string) error {
 	var all, missing []string
 	err := wait.PollUntilContextCancel(ctx, waitInterval, true, func(context.Context) (bool, error) {
@@ -208,7 +208,7 @@ func (n *Watcher) Wait(ctx context.Context, identities func() []string) error {
 	return nil
 }
 
-// RemoveAll removes all Nodes of bases, as Remove does, and deletes the install records of the controllers. The
+// RemoveAll removes the Nodes of all bases, as Remove does, and deletes the install records of the controllers. The
 // cluster must belong to the sandbox, and no controller may be running.
 func RemoveAll(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(Remove(ctx, client, func(*corev1.Node) bool { return true }),
@@ -217,7 +217,7 @@ func RemoveAll(ctx context.Context, client kubernetes.Interface) error {
 }
 
 // Remove deletes the Nodes of bases for which owned returns true, with their Leases and Pods. It deletes all Nodes
-// before it deletes the first Pod, so that no replacement Pod is bound to one of these Nodes.
+// before the first Pod, so that replacement Pods are not bound to these Nodes.
 func Remove(ctx context.Context, client kubernetes.Interface, owned func(*corev1.Node) bool) error {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: Selector})
 	if err != nil {
@@ -236,8 +236,8 @@ func Remove(ctx context.Context, client kubernetes.Interface, owned func(*corev1
 }
 
 // DeleteNodes deletes the Nodes of bases that have stopped, if the bundled controller manages the Nodes. The
-// controller then removes the Pods and Leases of these bases. DeleteNodes also deletes Nodes that the watch has not
-// seen yet. It retries for some seconds, because the API server may be restarting.
+// controller then removes the Pods and Leases of these bases. DeleteNodes also deletes Nodes that the watcher does
+// not know yet. It retries failed deletions for about 3 s, because the API server may be restarting.
 func (n *Watcher) DeleteNodes(ctx context.Context, identities []string) error {
 	var group errgroup.Group
 	group.SetLimit(maxConcurrentDeletes)

@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// aNode is the Node of base "a".
+// aNode returns the Node of base "a".
 func aNode(ready corev1.ConditionStatus, taints ...corev1.Taint) *corev1.Node {
 	own := corev1.Taint{Key: labels.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute}
 	return &corev1.Node{

@@ -19,26 +19,27 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Owner identifies the Nodes and Leases that one sandbox has created in a shared cluster.
+// Owner identifies the Nodes and Leases of one sandbox in a shared cluster.
 type Owner struct {
 	// Env is the environment of the sandbox.
 	Env string
-	// HolderPrefix is the prefix of the CLIENT_ID of each controller of the sandbox. No other controller uses it.
+	// HolderPrefix is the prefix of the CLIENT_ID of every controller of the sandbox. Other controllers do not use
+	// this prefix.
 	HolderPrefix string
-	// Bases contains the identities of the bases whose Nodes were created by controllers of the sandbox.
+	// Bases contains the identities of bases whose Nodes the controllers of the sandbox have created.
 	Bases map[string]bool
 }
 
-// InUseError reports that an environment has Nodes or Leases that the sandbox did not create.
+// InUseError means that an environment has Nodes or Leases that the sandbox did not create.
 type InUseError struct {
 	Env string
-	// Found describes the Nodes and Leases, one per line.
+	// Found describes one of these Nodes and Leases per element.
 	Found []string
 }
 
 const foundInError = 6
 
-// Error lists the Nodes and Leases that were found, and states the fix.
+// Error returns a message that lists some of the Nodes and Leases, and suggests a fix.
 func (e *InUseError) Error() string {
 	shown := e.Found[:min(len(e.Found), foundInError)]
 	var more string
@@ -50,8 +51,8 @@ func (e *InUseError) Error() string {
 		"these Leases any more, delete these Nodes and Leases and try again", e.Env, strings.Join(shown, "\n  "), more)
 }
 
-// CheckUnused returns an *InUseError if the environment has objects that the sandbox did not create: Nodes of bases,
-// Leases of such Nodes, or Leases of controllers. It is read-only.
+// CheckUnused returns an *InUseError if the environment has Nodes of bases, Leases of such Nodes, or Leases of
+// controllers that the sandbox did not create. It does not change the cluster.
 func (o Owner) CheckUnused(ctx context.Context, client kubernetes.Interface) error {
 	leases, err := o.leases(ctx, client)
 	if err != nil {
@@ -106,7 +107,7 @@ func (o Owner) CreatedNode(n *corev1.Node) bool {
 		holder == "" && o.Bases[identityOf(n.Name)]
 }
 
-// createdLease reports whether the sandbox created a Lease. The Lease must be in the environment of the sandbox.
+// createdLease reports whether the sandbox created a Lease, which must be in the environment of the sandbox.
 func (o Owner) createdLease(l *coordinationv1.Lease) bool {
 	if l.Labels[labels.Component] == labels.VnodeLease {
 		return o.Bases[identityOf(l.Name)]
@@ -136,7 +137,7 @@ func (o Owner) leases(ctx context.Context, client kubernetes.Interface) ([]coord
 }
 
 // Remove deletes the Nodes that the sandbox created, with their Pods, and the Leases of its controllers and Nodes.
-// Call Remove after the controllers of the sandbox have stopped.
+// Call it after the controllers of the sandbox have stopped.
 func (o Owner) Remove(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(Remove(ctx, client, o.CreatedNode), o.removeLeases(ctx, client))
 }

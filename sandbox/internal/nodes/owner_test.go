@@ -43,7 +43,7 @@ var me = Owner{Env: "dev", HolderPrefix: "koupsandbox-me-",
 	Bases: map[string]bool{"mine": true, "silent": true, "lost": true, "custom": true}}
 
 // sharedCluster returns objects of this sandbox and of other users. All objects are in the environment dev, except
-// those with "other-env" in their names.
+// the objects with "other-env" in their names.
 func sharedCluster() []runtime.Object {
 	return []runtime.Object{
 		heldNode("mine", "dev", "koupsandbox-me-1", "3"),
@@ -69,8 +69,8 @@ func sharedCluster() []runtime.Object {
 	}
 }
 
-// CheckUnused returns an error that lists the Nodes and Leases of other users in the environment. It accepts an
-// environment that has only Nodes and Leases of this sandbox.
+// TestCheckUnused checks that CheckUnused returns an error that lists the Nodes and Leases of other users in the
+// environment, and that it accepts an environment with only Nodes and Leases of this sandbox.
 func TestCheckUnused(t *testing.T) {
 	err := me.CheckUnused(t.Context(), fake.NewClientset(sharedCluster()...))
 	var inUse *InUseError
@@ -107,8 +107,8 @@ func TestCheckUnused(t *testing.T) {
 	}
 }
 
-// Remove deletes only objects of this sandbox. It keeps the install record Lease of a running controller, and the
-// Leases of other bases that have no Node.
+// TestOwnerRemove checks that Remove deletes only objects of this sandbox. It must keep the install record Lease of
+// another user's controller, and the Leases of other users' bases that have no Node.
 func TestOwnerRemove(t *testing.T) {
 	client := fake.NewClientset(sharedCluster()...)
 	podsByNode(client)
@@ -132,8 +132,8 @@ func TestOwnerRemove(t *testing.T) {
 	}
 }
 
-// The watcher calls the created callback for a Node that has had only one controller, but not for a Node that another
-// controller has taken over.
+// TestCreatedCallback checks that the watcher calls created for a Node that has had only one controller, but not for
+// a Node that another controller has taken over.
 func TestCreatedCallback(t *testing.T) {
 	var got []string
 	n := New(fake.NewClientset(), "dev", func(identity, holder string) { got = append(got, identity+" "+holder) })

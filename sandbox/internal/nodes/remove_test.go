@@ -31,7 +31,7 @@ func withPod(node *corev1.Node) []runtime.Object {
 	}
 }
 
-// podsByNode makes a fake client support the field selector spec.nodeName.
+// podsByNode adds support for the field selector spec.nodeName to a fake client.
 func podsByNode(client *fake.Clientset) {
 	client.PrependReactor("list", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		node, found := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("spec.nodeName")
@@ -48,8 +48,9 @@ func podsByNode(client *fake.Clientset) {
 	})
 }
 
-// RemoveAll deletes the Leases with the install records of controllers. The fake client does not implement the
-// deletion of collections, so the test only checks that the request was sent.
+// TestRemoveAllDeletesInstallRecords checks that RemoveAll requests the deletion of the Leases with the install
+// records of controllers. It checks only the request, because the fake client does not implement the deletion of
+// collections.
 func TestRemoveAllDeletesInstallRecords(t *testing.T) {
 	client := fake.NewClientset()
 	check.Must(t, RemoveAll(t.Context(), client))
@@ -79,7 +80,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// DeleteNodes deletes only Nodes that the bundled controller manages, including Nodes that the watch has not seen.
+// TestDeleteNodes checks that DeleteNodes deletes a Node that the watcher does not know, and that it keeps Nodes that
+// the bundled controller does not manage and Nodes of other bases.
 func TestDeleteNodes(t *testing.T) {
 	served, other, stays := aNode(corev1.ConditionTrue), aNode(corev1.ConditionTrue), aNode(corev1.ConditionTrue)
 	other.Name, stays.Name = "vnode.b", "vnode.c"
@@ -99,7 +101,8 @@ func TestDeleteNodes(t *testing.T) {
 	}
 }
 
-// AcceptsCommands returns true only for the address in the Node of a base with the HTTP tunnel.
+// TestAcceptsCommands checks that AcceptsCommands returns true only for the internal IP address and the tunnel port
+// in the Node of a base with the HTTP tunnel.
 func TestAcceptsCommands(t *testing.T) {
 	n := New(fake.NewClientset(), "dev", nil)
 	for name, port := range map[string]string{"a": "2238", "b": ""} {
@@ -119,7 +122,8 @@ func TestAcceptsCommands(t *testing.T) {
 	}
 }
 
-// DeleteNodes retries a failed deletion for some seconds before it returns an error.
+// TestDeleteNodesRetries checks that DeleteNodes retries a failed deletion, and that it returns an error after six
+// failed attempts.
 func TestDeleteNodesRetries(t *testing.T) {
 	for failures, want := range map[int]string{5: "", 6: "deleting Node vnode.a: the API server restarts"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -138,7 +142,7 @@ func TestDeleteNodesRetries(t *testing.T) {
 	}
 }
 
-// remaining lists the Nodes, Pods and Leases that are still in the cluster, as "KIND NAME".
+// remaining returns the Nodes, Pods and Leases that are in the cluster, as "KIND NAME".
 func remaining(t *testing.T, client kubernetes.Interface) []string {
 	t.Helper()
 	var left []string

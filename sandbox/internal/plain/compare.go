@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// CompareNames compares names by the number at their end, so that base-2 sorts before base-10.
+// CompareNames compares names. It compares a number at the end of the names numerically, so that base-2 sorts before
+// base-10.
 func CompareNames(a, b string) int {
 	split := func(name string) (word string, number int) {
 		word = strings.TrimRight(name, "0123456789")

@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// Count returns a number followed by its noun, such as "1 Node" or "3 Nodes".
+// Count returns a number followed by a noun in the singular or the plural, such as "1 Node" or "3 Nodes".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -22,9 +22,9 @@ func FirstLine(text string) string {
 	return strings.TrimSpace(line)
 }
 
-// Text returns a text as one line without control characters. Line ends, tabs, other control characters and
-// characters that change the writing direction are replaced by Go escapes such as \n or \x1b. Invalid UTF-8 becomes
-// U+FFFD.
+// Text returns a text as one line without control characters. It replaces line ends, tabs, other control characters,
+// and characters that change the writing direction with Go escapes such as
+// or \x1b, and invalid UTF-8 with U+FFFD.
 func Text(text string) string { return escape(text, obeyed) }
 
 // Lines is like Text, but keeps line ends and tabs.
@@ -32,8 +32,8 @@ func Lines(text string) string {
 	return escape(text, func(r rune) bool { return r != '\n' && r != '\t' && obeyed(r) })
 }
 
-// obeyed reports whether a terminal interprets a character instead of displaying it. It also returns true for the two
-// characters that XML cannot represent.
+// obeyed reports whether a terminal interprets a character instead of displaying it. It also returns true for U+FFFE
+// and U+FFFF, which XML cannot represent.
 func obeyed(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == 0xFFFE || r == 0xFFFF
 }

@@ -15,7 +15,7 @@ func DidYouMean(name string, names []string) string {
 	return ""
 }
 
-// Similar returns the known name that is most similar to an unknown name, or "" if no name is similar.
+// Similar returns the name in names that is most similar to name, or "" if none is similar.
 func Similar(name string, names []string) string {
 	best, least := "", max(1, (len(name)+1)/3)+1
 	for _, candidate := range slices.Sorted(slices.Values(names)) {
@@ -26,8 +26,8 @@ func Similar(name string, names []string) string {
 	return best
 }
 
-// distance returns the number of letters to add, remove, replace or swap with a neighbouring letter to convert a into
-// b.
+// distance returns the minimum number of edits that convert a into b. An edit adds, removes or replaces a character,
+// or swaps two adjacent characters.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -16,7 +16,7 @@ import (
 const (
 	agentProgram = "/koupsandbox"
 	agentPod     = AgentName + "-0"
-	// agentTimeout limits how long LaunchAgent waits for the Pod of the agent. It includes the image pull.
+	// agentTimeout is how long LaunchAgent waits for the Pod of the agent, including the image pull.
 	agentTimeout = time.Minute
 )
 
@@ -44,8 +44,8 @@ func (p *Pods) WaitAgent(ctx context.Context) error {
 	return nil
 }
 
-// LaunchAgent starts the traffic agent in its Pod and blocks until the agent responds. It waits up to a minute for
-// the Pod. The standard error of the agent is written to log.
+// LaunchAgent starts the traffic agent in its Pod. It blocks until the agent responds, but at most for a minute. The
+// standard error of the agent is written to log.
 func (p *Pods) LaunchAgent(ctx context.Context, log io.Writer) (agent.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()

@@ -13,11 +13,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
 
-// slot is the place in a Pod in which one base runs.
+// slot is the part of a Pod in which one base runs.
 type slot struct {
 	pod      *pod
 	hostName string
-	ownIP    *atomic.Value // address of the Pod, which the base uses; nil if the base has another address
+	ownIP    *atomic.Value // address of the Pod if the base uses it; otherwise nil
 	base     *base         // nil until New is called
 }
 
@@ -30,8 +30,8 @@ func newSlot(x *pod, hostName string) *slot {
 	return p
 }
 
-// refreshIP updates ownIP to the current address of the Pod and returns the address. It returns an empty string if
-// the base does not use the address of the Pod.
+// refreshIP sets ownIP to the current address of the Pod and returns the address. It returns an empty string if the
+// base does not use the address of the Pod, or if this address is unknown.
 func (p *slot) refreshIP() string {
 	ip := p.pod.address()
 	if p.ownIP == nil || ip == "" {
@@ -99,7 +99,7 @@ func (p *slot) Close() error {
 	return p.base.close()
 }
 
-// base is a base in a Pod. While the Pod is unavailable, the base is down, as after a crash. The base is recreated
+// base is a base in a Pod. While the Pod is unavailable, the base is down, as after a crash. Start recreates the base
 // when the Pod is available again.
 type base struct {
 	*remote.Base
@@ -112,10 +112,11 @@ type base struct {
 	forwards    sync.WaitGroup
 }
 
-// portForward is a listener on this machine that forwards connections to a listener of the base. base.mu guards it.
+// portForward is a listener on this machine that forwards its connections to a listener of the base. base.mu guards
+// it.
 type portForward struct{ net.Listener } // nil before the first use
 
-// Start runs the base until ctx ends and then returns nil. It recreates the base after each restart of the Pod. It
+// Start runs the base until ctx ends, and then returns nil. After each restart of the Pod, it recreates the base. It
 // returns an error if the base cannot run.
 func (b *base) Start(ctx context.Context) error {
 	b.mu.Lock()
@@ -132,7 +133,8 @@ func (b *base) Start(ctx context.Context) error {
 	}
 }
 
-// recreate blocks until the base has been recreated or ctx ends. It returns an error if the base cannot be recreated.
+// recreate recreates the base in its Pod. It blocks until this succeeds or ctx ends. It returns an error if the base
+// cannot be recreated.
 func (b *base) recreate(ctx context.Context) error {
 	for ctx.Err() == nil {
 		conn, err := b.slot.pod.waitConnected(ctx)
@@ -157,13 +159,12 @@ func (b *base) tryRecreate(ctx context.Context, conn connection) error {
 	return b.Recreate(ctx, conn, b.slot.refreshIP())
 }
 
-// WebAddr returns the address on this machine at which connections are forwarded to the base's listener for module
-// traffic.
+// WebAddr returns the address on this machine that is forwarded to the base's listener for module traffic.
 func (b *base) WebAddr(context.Context) (string, error) {
 	return b.web.listen(b, remote.Web) //nolint:contextcheck // the connections outlive the call
 }
 
-// listen opens the forwarding listener on the first call and returns its address.
+// listen returns the address of the forwarding listener, which it opens on the first call.
 func (d *portForward) listen(b *base, to remote.Listener) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -194,8 +195,8 @@ func (b *base) accept(l net.Listener, to remote.Listener) {
 	}
 }
 
-// Status returns the status of the base, with the forwarded web address on this machine instead of the address in the
-// Pod.
+// Status returns the status of the base. Its web address is the forwarded address on this machine, not the address in
+// the Pod.
 func (b *base) Status() fakebase.Status { return b.withLocalWebAddr(b.Base.Status()) }
 
 // Watch implements fleet.Base.
@@ -204,7 +205,8 @@ func (b *base) Watch(fn func(fakebase.Event)) (now fakebase.Status, stop func())
 	return b.withLocalWebAddr(now), stop
 }
 
-// withLocalWebAddr replaces the web address in a status by the forwarded address on this machine.
+// withLocalWebAddr replaces the web address in a status with the forwarded address on this machine, or with an empty
+// string if the forwarding listener is not open.
 func (b *base) withLocalWebAddr(s fakebase.Status) fakebase.Status {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/stdio"
 )
 
-// idleTimeout is how long the binary in a Pod waits for messages of this process, which sends pings. After
-// idleTimeout, the binary exits and its bases stop.
+// idleTimeout is how long the binary in a Pod runs without messages from this process, which sends pings. After this
+// time, the binary exits and its bases stop.
 const idleTimeout = "20s"
 
 var errEnded = errors.New("the process in the Pod has ended")
@@ -34,8 +34,8 @@ func (p *Pods) exec(ctx context.Context, pod string) (connection, error) {
 	return p.execute(ctx, pod, p.o.Log, program, "--stdio", "--patience", idleTimeout)
 }
 
-// execute runs a command in a Pod and blocks until the process responds. The process runs until Close is called; it
-// does not stop when ctx ends.
+// execute runs a command in a Pod and blocks until the process responds. The process continues to run after ctx ends,
+// until Close is called.
 func (p *Pods) execute(ctx context.Context, pod string, log io.Writer, command ...string) (connection, error) {
 	request := p.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource(
 		"exec").
@@ -84,7 +84,7 @@ func (p *Pods) execute(ctx context.Context, pod string, log io.Writer, command .
 // Done returns a channel that is closed when the process has ended.
 func (e *execution) Done() <-chan struct{} { return e.done }
 
-// Err returns the reason why the process has ended. Call it after the channel of Done is closed.
+// Err returns the reason why the process has ended. It must only be called after the channel of Done is closed.
 func (e *execution) Err() error { return e.err }
 
 // Close stops the process and blocks until the connection to it has ended.

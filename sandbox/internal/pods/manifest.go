@@ -20,12 +20,13 @@ import (
 )
 
 const (
-	// Name is the name of the StatefulSet that runs bases. It is fixed, because a cluster belongs to one sandbox at a
-	// time.
+	// Name is the name of the StatefulSet that runs bases. The name is constant, because only one sandbox can use a
+	// cluster at a time.
 	Name = "koupsandbox-bases"
 	// AgentName is the name of the StatefulSet that runs the traffic agent.
 	AgentName = "koupsandbox-agent"
-	// imageName is the name of the image that is loaded onto the nodes. The image tag identifies the content.
+	// imageName is the name of the image that is loaded onto the nodes. The image has a tag that identifies its
+	// content.
 	imageName = "localhost/koupsandbox/fakebase"
 
 	// namespace is the namespace of the Pods. It exists in every cluster.
@@ -34,17 +35,19 @@ const (
 	sandboxLabel = cluster.SandboxLabel
 	container    = "program"
 	program      = "/fakebase"
-	// nonRootUID is the user ID that the process runs as, the same as in its image.
+	// nonRootUID is the user ID of the process, the same as in the image.
 	nonRootUID = 65532
-	// gracePeriod is the termination grace period in seconds. The process is idle, so it stops within this time.
+	// gracePeriod is the termination grace period in seconds. It is short because an idle process exits quickly.
 	gracePeriod = 2
-	// removeInterval is the time between two checks whether the Pods have terminated. removeTimeout limits the wait.
+	// removeInterval is the interval between checks whether the Pods have terminated. removeTimeout is the timeout
+	// for their termination.
 	removeInterval, removeTimeout = 100 * time.Millisecond, 5 * time.Second
-	// podReasonTimeout limits a request for the status of a Pod.
+	// podReasonTimeout is the timeout of a request for the status of a Pod.
 	podReasonTimeout = 2 * time.Second
 )
 
-// Image returns the image of the fakebase binary for the nodes. The only layer of the image is written to dir.
+// Image returns an image for the nodes that contains the fakebase binary. It writes the only layer of the image to
+// dir.
 func Image(binary, dir string) (*image.Image, error) {
 	if err := image.IsStatic(binary); err != nil {
 		return nil, fmt.Errorf("%s cannot run in a Pod: %w; build it with: make build, or use --base-runtime process",
@@ -53,8 +56,8 @@ func Image(binary, dir string) (*image.Image, error) {
 	return image.FromBinary(imageName, binary, dir)
 }
 
-// Ensure makes the StatefulSet run at least number Pods with the current settings. It never reduces the number of
-// Pods, and does not wait for the Pods. It returns an error if the StatefulSet belongs to another owner.
+// Ensure scales the StatefulSet to at least number Pods with the current settings. It never reduces the number of
+// Pods. It does not wait for the Pods. It returns an error if the StatefulSet belongs to another owner.
 func (p *Pods) Ensure(ctx context.Context, number int) error {
 	p.ensureMu.Lock()
 	defer p.ensureMu.Unlock()
@@ -88,7 +91,7 @@ func (p *Pods) apply(ctx context.Context, want *appsv1.StatefulSet) error {
 	})
 }
 
-// checkOwned returns an error if a StatefulSet does not belong to the sandbox.
+// checkOwned returns an error if a StatefulSet does not belong to this sandbox.
 func checkOwned(s *appsv1.StatefulSet, sandbox string) error {
 	if isOwned(s, sandbox) {
 		return nil
@@ -101,7 +104,7 @@ func isOwned(s *appsv1.StatefulSet, sandbox string) bool {
 	return s.Labels[cluster.ManagedBy] == cluster.MarkName && s.Labels[sandboxLabel] == sandbox
 }
 
-// statefulSet returns a StatefulSet whose Pods stay idle until a process is started in them.
+// statefulSet returns a StatefulSet whose Pods run only the command idle, until processes are started in them.
 func (p *Pods) statefulSet(name string, number int, image string, idle ...string) *appsv1.StatefulSet {
 	labels := map[string]string{nameLabel: name, cluster.ManagedBy: cluster.MarkName, sandboxLabel: p.o.Sandbox}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{nameLabel: name, sandboxLabel: p.o.Sandbox}}
@@ -137,7 +140,7 @@ func (p *Pods) statefulSet(name string, number int, image string, idle ...string
 	}
 }
 
-// Remove deletes the StatefulSets of a sandbox and waits up to 5 s until their Pods have terminated. It ignores
+// Remove deletes the StatefulSets of a sandbox, and waits up to 5 s for their Pods to terminate. It ignores
 // StatefulSets of other owners.
 func Remove(ctx context.Context, client kubernetes.Interface, sandbox string) error {
 	var removed []string
@@ -183,7 +186,7 @@ func remove(ctx context.Context, client kubernetes.Interface, name, sandbox stri
 	return true, nil
 }
 
-// withPodReason adds to an error the reason why a Pod is not running, if the reason is known.
+// withPodReason adds the reason why a Pod is not running to err. If the reason is unknown, it returns err unchanged.
 func (p *Pods) withPodReason(ctx context.Context, pod string, err error) error {
 	if reason := p.podReason(ctx, pod); reason != "" {
 		return fmt.Errorf("%w; %s", err, reason)

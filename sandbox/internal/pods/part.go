@@ -16,7 +16,7 @@ func (p *Pods) list() []*pod {
 	return slices.Clone(p.all)
 }
 
-// Components implements supervise.ComponentSet. Each Pod is a component.
+// Components implements supervise.ComponentSet. It returns one component for each Pod.
 func (p *Pods) Components(context.Context) []supervise.Component {
 	var all []supervise.Component
 	for _, x := range p.list() {
@@ -31,8 +31,8 @@ func (p *Pods) Components(context.Context) []supervise.Component {
 	return all
 }
 
-// Act implements supervise.ComponentSet. The action kill deletes a Pod, which Kubernetes recreates. The action start
-// waits until a Pod is available.
+// Act implements supervise.ComponentSet. The action kill deletes a Pod, which Kubernetes then recreates. The action
+// start blocks until a Pod is available.
 func (p *Pods) Act(ctx context.Context, name string, action supervise.Action) error {
 	all := p.list()
 	i := slices.IndexFunc(all, func(x *pod) bool { return x.name == name })

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// retryInterval is the time between two attempts to connect to a Pod.
+	// retryInterval is the interval between attempts to connect to a Pod.
 	retryInterval = 500 * time.Millisecond
-	// dialTimeout limits an attempt to connect to a Pod.
+	// dialTimeout is the timeout for connecting to a Pod.
 	dialTimeout = 15 * time.Second
-	// pingInterval is the time between two pings. pingTimeout limits a ping. Pings detect a failed node, because a
-	// failed node does not close its connections.
+	// pingInterval is the interval between pings. pingTimeout is the timeout of one ping. Pings are needed to detect
+	// a failed node, which does not close its connections.
 	pingInterval, pingTimeout = 3 * time.Second, 10 * time.Second
 )
 
 var errConnecting = errors.New("not connected yet")
 
-// pod is one Pod of the StatefulSet of bases.
+// pod is a Pod of the StatefulSet that runs bases.
 type pod struct {
 	pods      *Pods
 	name      string
@@ -36,8 +36,8 @@ type pod struct {
 	ip         string        // address of the Pod; empty if unknown
 	ahead      time.Duration // how far the Pod's clock is ahead of the clock of this machine
 	downReason error         // reason why conn is nil
-	since      time.Time     // time of the last change between available and unavailable
-	change     chan struct{} // closed when the connection changes, then replaced
+	since      time.Time     // when the Pod last became available or unavailable
+	change     chan struct{} // closed and replaced when the connection changes
 }
 
 func newPod(p *Pods, ordinal int) *pod {
@@ -45,7 +45,7 @@ func newPod(p *Pods, ordinal int) *pod {
 		change: make(chan struct{})}
 }
 
-// run keeps a connection to the Pod open until ctx ends.
+// run connects to the Pod, and reconnects after failures, until ctx ends.
 func (x *pod) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		conn, err := x.connect(ctx)
@@ -102,7 +102,7 @@ func (x *pod) clockAhead() time.Duration {
 	return x.ahead
 }
 
-// monitor blocks until the connection fails or ctx ends, and returns the reason.
+// monitor pings the connection. It blocks until the connection fails or ctx ends, and returns the reason.
 func monitor(ctx context.Context, conn connection) error {
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
@@ -128,8 +128,8 @@ func monitor(ctx context.Context, conn connection) error {
 	}
 }
 
-// setConn records the connection to the Pod, or the reason why there is no connection. It reports a change to
-// Options.OnChange.
+// setConn records the connection to the Pod, or the reason why there is no connection. It calls Options.OnChange if
+// the Pod became available or unavailable.
 func (x *pod) setConn(conn connection, downReason error) {
 	x.mu.Lock()
 	changed := (conn == nil) != (x.conn == nil)

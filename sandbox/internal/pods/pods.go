@@ -21,44 +21,45 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// maxConcurrent limits the number of slots that are opened concurrently. Opening a slot waits for one response from
-// its Pod.
+// maxConcurrent limits how many slots are opened concurrently. Opening a slot waits for a response from its Pod.
 const maxConcurrent = 32
 
-// Options configures the runtime Pods.
+// Options configures Pods, the runtime.
 type Options struct {
-	// Config is the client configuration for the cluster. The client needs permission to change StatefulSets and to
-	// execute commands in Pods of the namespace. Required.
+	// Config is the client configuration for the cluster. The client must have permission to change StatefulSets and
+	// to execute commands in Pods in the namespace default. Required.
 	Config *rest.Config
-	// Sandbox is the value of the label that identifies the objects of this sandbox; see state.Dir.Label. Required.
+	// Sandbox is the value of the label cluster.SandboxLabel, which identifies the objects of this sandbox; see
+	// state.Dir.Label. Required.
 	Sandbox string
-	// Image is the image with the binary /fakebase. Pull is the pull policy for the image. Required.
+	// Image is an image that contains the binary /fakebase. Pull is its image pull policy. Required.
 	Image string
 	Pull  corev1.PullPolicy
-	// AgentImage is the image with the binary /koupsandbox, which runs the traffic agent. Default: no agent.
+	// AgentImage is an image that contains the binary /koupsandbox, which runs the traffic agent. Default: no traffic
+	// agent.
 	AgentImage string
 	// PerPod is the number of bases per Pod. If it is 1, each base has the address of its Pod. Required.
 	PerPod int
 	// Broker is the broker URL that bases in Pods use: tcp://host:port or ssl://host:port. Required.
 	Broker string
 	// BrokerCA is the CA certificate of a broker with an ssl URL. BrokerCert and BrokerKey are the client certificate
-	// and its key. All are in PEM. Default: the system's CA certificates, and no client certificate.
+	// and its key. All are in PEM format. Default: the CA certificates of the system, and no client certificate.
 	BrokerCA, BrokerCert, BrokerKey []byte
 	// Heartbeats is the URL to which bases in Pods send HTTP heartbeats. Each base appends its host name; see
 	// fleet.Fleet.HeartbeatTransport. Default: bases in Pods cannot use the HTTP tunnel.
 	Heartbeats string
-	// Log receives the standard error of the binaries in Pods. Several goroutines write to it concurrently. Default:
-	// discard.
+	// Log receives the standard error of the binaries in Pods. Writes can be concurrent. Default: the output is
+	// discarded.
 	Log io.Writer
-	// OnChange is called for each state change of a Pod. The calls for one Pod are in order. It must not block.
-	// Default: changes are not reported.
+	// OnChange is called when a Pod becomes available or unavailable. The calls for a Pod are in order. OnChange must
+	// not block. Default: changes are not reported.
 	OnChange func(pod string, state supervise.State, message string)
 
 	// host is the address on which the bases listen in their Pods. Default: all addresses.
 	host string
 	// version is the required version of the binary in the image. Default: the version of this binary.
 	version string
-	// dial connects to a Pod; tests replace it. Default: Pods.exec.
+	// dial connects to a Pod. Default: Pods.exec. Tests replace it.
 	dial func(ctx context.Context, pod string) (connection, error)
 }
 
@@ -67,7 +68,7 @@ type connection interface {
 	http.RoundTripper
 	// Ping blocks until the binary has responded or ctx ends.
 	Ping(ctx context.Context) error
-	// Done returns a channel that is closed when the connection has ended. Err returns the reason for the end.
+	// Done returns a channel that is closed when the connection has ended. Err then returns the reason.
 	Done() <-chan struct{}
 	Err() error
 	// Close closes the connection and blocks until it has ended.
@@ -79,7 +80,7 @@ type Pods struct {
 	o      Options
 	client kubernetes.Interface
 
-	ensureMu sync.Mutex // held while the StatefulSet is changed
+	ensureMu sync.Mutex // held during changes to the StatefulSet
 
 	mu     sync.Mutex // guards the following fields
 	runPod func(*pod) // nil while Start is not running
@@ -89,7 +90,7 @@ type Pods struct {
 
 var _ fleet.Runtime = (*Pods)(nil)
 
-// New returns a runtime. It does not call the cluster and does not create Pods; see Ensure.
+// New returns a runtime without Pods. It does not call the cluster; see Ensure.
 func New(o Options) (*Pods, error) {
 	client, err := kubernetes.NewForConfig(o.Config)
 	if err != nil {
@@ -113,8 +114,8 @@ func newPods(o Options, client kubernetes.Interface) *Pods {
 	return p
 }
 
-// Start keeps the connections to the Pods open until ctx ends. It returns nil after the connections have ended. Call
-// Start once.
+// Start connects to the Pods, and keeps the connections open until ctx ends. It returns nil after the connections
+// have ended. Call Start once.
 func (p *Pods) Start(ctx context.Context) error {
 	p.mu.Lock()
 	p.runPod = func(x *pod) { p.wg.Go(func() { x.run(ctx) }) }
@@ -133,7 +134,7 @@ func (p *Pods) Start(ctx context.Context) error {
 // PodCount returns the number of Pods that are needed for a number of bases.
 func (p *Pods) PodCount(bases int) int { return (bases + p.o.PerPod - 1) / p.o.PerPod }
 
-// addPods adds Pods to the list until the list contains the given number of Pods.
+// addPods adds Pods to the list until it contains number Pods.
 func (p *Pods) addPods(number int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,7 +147,7 @@ func (p *Pods) addPods(number int) {
 	}
 }
 
-// Adapt implements fleet.Runtime. If bases share a Pod, each listens for module traffic on any free port.
+// Adapt implements fleet.Runtime. Bases that share a Pod listen for module traffic on free ports instead of webPort.
 func (p *Pods) Adapt(o *fakebase.Options, webPort int) error {
 	if o.HTTP != nil && p.o.Heartbeats == "" {
 		return errors.New("the HTTP tunnel is not available: the Pods of this cluster cannot send heartbeats to this " +
@@ -173,8 +174,8 @@ func (p *Pods) Adapt(o *fakebase.Options, webPort int) error {
 // Concurrency implements fleet.Runtime.
 func (p *Pods) Concurrency() int { return maxConcurrent }
 
-// Open implements fleet.Runtime. It takes a slot in the first Pod that has a free slot, and blocks until the Pod is
-// connected. It adds a Pod if all Pods are full.
+// Open implements fleet.Runtime. It takes a slot in the first Pod with a free slot, and adds a Pod if all Pods are
+// full. It blocks until the Pod is connected.
 func (p *Pods) Open(ctx context.Context, hostName string) (fleet.Slot, error) {
 	x := p.takeSlot()
 	for x == nil {
@@ -190,7 +191,7 @@ func (p *Pods) Open(ctx context.Context, hostName string) (fleet.Slot, error) {
 	return newSlot(x, hostName), nil
 }
 
-// takeSlot takes a free slot. It returns nil if all Pods are full.
+// takeSlot takes a slot in the first Pod with a free slot, and returns the Pod. It returns nil if all Pods are full.
 func (p *Pods) takeSlot() *pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,7 +33,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// patient is the maximum time of each wait in the tests.
+// patient is the timeout of each wait in the tests.
 const patient = check.Patience
 
 // acceptHeartbeats is a transport that accepts every heartbeat.
@@ -47,7 +47,7 @@ func (acceptHeartbeats) RoundTrip(*http.Request) (*http.Response, error) {
 type fakePods struct {
 	mu      sync.Mutex
 	running map[string]*fakeProcess
-	down    map[string]bool // Pods that are unreachable
+	down    map[string]bool // which Pods are unreachable
 	version string          // version of the binary in the Pods
 	changes []string
 	notify  chan struct{}
@@ -91,7 +91,7 @@ func (n *fakePods) dial(ctx context.Context, pod string) (connection, error) {
 	return r, nil
 }
 
-// lose stops a Pod. The Pod remains unavailable until restore is called.
+// lose simulates the failure of a Pod, which is then unavailable until restore is called.
 func (n *fakePods) lose(pod string) {
 	n.mu.Lock()
 	r := n.running[pod]
@@ -116,7 +116,7 @@ func (n *fakePods) changed(pod string, state supervise.State, message string) {
 	}
 }
 
-// until waits until a number of Pod changes have been reported.
+// until waits until count Pod changes have been reported, and returns the changes.
 func (n *fakePods) until(t *testing.T, count int) []string {
 	t.Helper()
 	limit := time.After(patient)
@@ -135,7 +135,7 @@ func (n *fakePods) until(t *testing.T, count int) []string {
 	}
 }
 
-// fixture is a fleet whose bases run in Pods, two bases per Pod.
+// fixture is a fleet whose bases run in simulated Pods, two bases per Pod.
 type fixture struct {
 	*fakePods
 	pods   *Pods
@@ -183,7 +183,8 @@ func (b *fixture) replicas(t *testing.T) int32 {
 	return *s.Spec.Replicas
 }
 
-// Two bases share a Pod. Each base has its own address, and free slots are reused.
+// TestBasesSharePods checks that two bases share a Pod, that each base has its own address, and that free slots are
+// reused.
 func TestBasesSharePods(t *testing.T) {
 	b := newFixture(t)
 	members := b.add(t, fleet.Set{}, 5)
@@ -210,7 +211,8 @@ func TestBasesSharePods(t *testing.T) {
 	}
 }
 
-// The web listener of a base in a Pod is reachable at an address of this machine.
+// TestRequestsToBases checks that the web listener of a base in a Pod is reachable at an address of this machine,
+// also for many connections one after another.
 func TestRequestsToBases(t *testing.T) {
 	b := newFixture(t)
 	m := b.add(t, fleet.Set{}, 1)[0]
@@ -231,7 +233,8 @@ func TestRequestsToBases(t *testing.T) {
 	}
 }
 
-// While a Pod is available, its base is reachable from the cluster at the address of the Pod.
+// TestClusterAddr checks that ClusterAddr returns the address of the Pod with the port of the base, and an empty
+// string while the Pod is unavailable.
 func TestClusterAddr(t *testing.T) {
 	b := newFixture(t)
 	m := b.add(t, fleet.Set{}, 1)[0]
@@ -252,8 +255,8 @@ func TestClusterAddr(t *testing.T) {
 	}
 }
 
-// When a Pod becomes unavailable, its bases go down and the bases of other Pods stay up. The bases are recreated when
-// the Pod is available again.
+// TestBasesRecoverWithPod checks that, when a Pod becomes unavailable, its bases go down and the bases of other Pods
+// keep running. When the Pod is available again, its bases must be recreated with the same identities.
 func TestBasesRecoverWithPod(t *testing.T) {
 	b := newFixture(t)
 	members := b.add(t, fleet.Set{}, 4)
@@ -306,7 +309,8 @@ func TestBasesRecoverWithPod(t *testing.T) {
 	}
 }
 
-// If a Pod does not become available, Add blocks until its context ends, and the error contains the reason.
+// TestUnavailablePod checks that Add blocks until its context ends if a Pod does not become available, and that the
+// error contains the reason.
 func TestUnavailablePod(t *testing.T) {
 	b := newFixture(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name + "-0"},
@@ -326,7 +330,8 @@ func TestUnavailablePod(t *testing.T) {
 	}
 }
 
-// A Pod with another version of the binary is rejected. The error names both versions.
+// TestBinaryOfAnotherVersion checks that a Pod with another version of the binary is rejected with an error that
+// contains both versions.
 func TestBinaryOfAnotherVersion(t *testing.T) {
 	b := newFixture(t)
 	b.version, b.pods.o.version = "v1.0.0", "v1.1.0"
@@ -339,8 +344,8 @@ func TestBinaryOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// WaitAgent waits for the Pod of the traffic agent. If the wait fails, the error contains the reason why the Pod is
-// not running.
+// TestWaitAgent checks that WaitAgent blocks until the Pod of the traffic agent is running. If its context ends
+// first, the error must contain the reason why the Pod is not running.
 func TestWaitAgent(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: AgentName + "-0"}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
@@ -362,7 +367,8 @@ func TestWaitAgent(t *testing.T) {
 	}
 }
 
-// A base with the HTTP tunnel sends heartbeats from its Pod and accepts commands at an address of this machine.
+// TestHTTPTunnel checks that a base with the HTTP tunnel sends heartbeats from its Pod, and that it accepts commands
+// at an address of this machine.
 func TestHTTPTunnel(t *testing.T) {
 	b := newFixture(t)
 	mux := http.NewServeMux()
@@ -394,8 +400,8 @@ func TestHTTPTunnel(t *testing.T) {
 	}
 }
 
-// If Pods cannot send heartbeats to this machine, bases with the HTTP tunnel run in this process, unless their set
-// specifies a runtime.
+// TestHTTPTunnelWithoutHeartbeats checks that, if Pods cannot send heartbeats to this machine, bases with the HTTP
+// tunnel run in this process, and that Add rejects a set that explicitly requests Pods.
 func TestHTTPTunnelWithoutHeartbeats(t *testing.T) {
 	b := newFixture(t)
 	members, err := b.fleet.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Tunnel: v1alpha1.TunnelHTTP}},
@@ -410,7 +416,7 @@ func TestHTTPTunnelWithoutHeartbeats(t *testing.T) {
 	}
 }
 
-// A StatefulSet of another owner is neither changed nor removed.
+// TestForeignStatefulSetIsKept checks that a StatefulSet of another owner is neither changed nor removed.
 func TestForeignStatefulSetIsKept(t *testing.T) {
 	foreign := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name, UID: "theirs",

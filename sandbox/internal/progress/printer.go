@@ -11,15 +11,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// frameTime is the time between two frames of the spinner.
+// frameTime is how long each frame of the spinner is shown.
 const frameTime = 100 * time.Millisecond
 
 var frames = []string{"⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"}
 
 // PrinterOptions configures a Printer.
 type PrinterOptions struct {
-	// Terminal shows a spinner with the running steps in the last line of the terminal. Default: print one plain line
-	// for each step that has ended.
+	// Terminal shows a spinner with the running steps in the last line of the terminal. Default: one plain line is
+	// printed for each step that has ended.
 	Terminal bool
 	// Quiet prints only failed steps.
 	Quiet bool
@@ -36,7 +36,7 @@ type Printer struct {
 
 	mu      sync.Mutex
 	running []string
-	since   time.Time // start time of the oldest running step
+	since   time.Time // start time of the step that has been running longest
 	frame   int
 	drawn   bool
 }
@@ -57,7 +57,7 @@ func NewPrinter(w io.Writer, o PrinterOptions) *Printer {
 	return p
 }
 
-// Close removes the spinner. Call Close once.
+// Close removes the spinner from the terminal. Call Close once.
 func (p *Printer) Close() {
 	close(p.stop)
 	p.stopped.Wait()
@@ -80,7 +80,7 @@ func (p *Printer) spin(tick <-chan time.Time) {
 	}
 }
 
-// Event prints the event e. It ignores write errors, so that the command continues.
+// Event prints the event e. It ignores write errors, so that a closed output does not stop the command.
 func (p *Printer) Event(e Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +116,7 @@ func (p *Printer) forget(step string) {
 	}
 }
 
-// draw writes the spinner line and leaves the cursor in this line.
+// draw writes the spinner line and leaves the cursor in it.
 func (p *Printer) draw() {
 	if !p.o.Terminal || p.o.Quiet || len(p.running) == 0 {
 		return

@@ -22,22 +22,23 @@ const (
 	Done Kind = "done"
 	// Failed means that a step has failed.
 	Failed Kind = "failed"
-	// Note means that the event is a message, which is printed on a separate line.
+	// Note means that the event is a message for the user.
 	Note Kind = "note"
 )
 
 // Event reports the state of a step, or a note.
 type Event struct {
 	Kind Kind `json:"kind"`
-	// Step is the name of the step, such as "broker", or the text of a Note.
+	// Step is the name of the step, such as "broker". If Kind is Note, it is the text of the message.
 	Step string `json:"step"`
-	// Elapsed is the duration of the step in nanoseconds; 0 for Started and Note.
+	// Elapsed is the duration of a step that has ended, in nanoseconds; 0 for Started and Note.
 	Elapsed time.Duration `json:"elapsed,omitempty"`
 	// Error is the first line of the error message of a failed step.
 	Error string `json:"error,omitempty"`
 }
 
-// Steps runs steps and reports their progress. Its methods may be called concurrently if sink allows it.
+// Steps runs steps and reports their progress. Its methods may be called concurrently if sink may be called
+// concurrently.
 type Steps struct {
 	sink func(Event)
 }
@@ -45,7 +46,7 @@ type Steps struct {
 // New returns Steps that send events to sink.
 func New(sink func(Event)) *Steps { return &Steps{sink: sink} }
 
-// Step runs fn as the step called name, and returns the error of fn.
+// Step runs fn as the step with the given name, reports its start and its end, and returns the error of fn.
 func (s *Steps) Step(ctx context.Context, name string, fn func(context.Context) error) error {
 	s.sink(Event{Kind: Started, Step: name})
 	start := time.Now()
@@ -58,7 +59,7 @@ func (s *Steps) Step(ctx context.Context, name string, fn func(context.Context) 
 	return err
 }
 
-// Note sends a message as an event.
+// Note reports a message for the user.
 func (s *Steps) Note(text string) {
 	s.sink(Event{Kind: Note, Step: text})
 }

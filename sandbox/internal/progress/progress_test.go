@@ -91,7 +91,8 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
-// Control characters in texts that come from bases and container engines are escaped.
+// TestPrinterEscapesControlCharacters checks that control characters are escaped, because the printed texts can come
+// from bases and container engines.
 func TestPrinterEscapesControlCharacters(t *testing.T) {
 	var out bytes.Buffer
 	p := progress.NewPrinter(&out, progress.PrinterOptions{})

@@ -19,7 +19,7 @@ import (
 // Annotation is the annotation that contains the revision number of a Deployment or ReplicaSet.
 const Annotation = "deployment.kubernetes.io/revision"
 
-// Revision is one version of the Pod template of a workload.
+// Revision is a current or earlier version of the Pod template of a workload.
 type Revision struct {
 	Number int64
 	// Patch is a patch that restores the Pod template of this revision.
@@ -28,8 +28,8 @@ type Revision struct {
 	Type types.PatchType
 }
 
-// List returns the revisions of a Deployment, DaemonSet or StatefulSet, sorted by revision number. kind is
-// case-insensitive.
+// List returns the revisions of a Deployment, DaemonSet or StatefulSet, sorted by revision number. kind is the kind
+// of the workload, in upper or lower case.
 func List(ctx context.Context, api kubernetes.Interface, kind string, workload metav1.Object) (list []Revision,
 	err error) {
 	switch strings.ToLower(kind) {
@@ -44,7 +44,7 @@ func List(ctx context.Context, api kubernetes.Interface, kind string, workload m
 	return list, err
 }
 
-// replicaSets returns a revision for each ReplicaSet that has a revision number.
+// replicaSets returns a revision for each ReplicaSet of a Deployment that has a revision number.
 func replicaSets(ctx context.Context, api kubernetes.Interface, d metav1.Object) (list []Revision, err error) {
 	sets, err := api.AppsV1().ReplicaSets(d.GetNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -67,7 +67,8 @@ func replicaSets(ctx context.Context, api kubernetes.Interface, d metav1.Object)
 	return list, nil
 }
 
-// controllerRevisions returns a revision for each ControllerRevision. A ControllerRevision contains a patch.
+// controllerRevisions returns a revision for each ControllerRevision of a workload. Patch is the patch that the
+// ControllerRevision contains.
 func controllerRevisions(ctx context.Context, api kubernetes.Interface, w metav1.Object) (list []Revision, err error) {
 	revisions, err := api.AppsV1().ControllerRevisions(w.GetNamespace()).List(ctx, metav1.ListOptions{})
 	if err != nil {

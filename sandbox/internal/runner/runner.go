@@ -47,7 +47,7 @@ type Broker interface {
 	Controller() broker.Login
 }
 
-// WithLog returns err with the last lines of a controller's log added. It returns nil if err is nil.
+// WithLog adds the last lines of a controller's log to err. It returns nil if err is nil.
 func WithLog(err error, log string) error {
 	if lines := supervise.Tail(log, 0, lastLines); err != nil && len(lines) > 0 {
 		err = fmt.Errorf("%w\nlast lines of %s:\n  %s", err, log, strings.Join(lines, "\n  "))

@@ -16,13 +16,12 @@ var ErrBusy = errors.New("another koupsandbox command is creating or removing it
 
 const lockPoll = 20 * time.Millisecond
 
-// lockPrefix is the prefix of lock file names. Sandbox names do not start with it.
+// lockPrefix is the prefix of lock file names. No sandbox name starts with it.
 const lockPrefix = ".lock-"
 
-// Lock locks the sandbox for an up or down command. If wait is true, it waits for the lock until ctx ends; otherwise
-// it returns ErrBusy if another command holds the lock. The lock is released by unlock, or when the process ends. The
-// lock file is outside the state directory, because the state directory is created and removed while the lock is
-// held.
+// Lock locks the sandbox for an up or down command. If another command holds the lock, Lock blocks until the lock is
+// free or ctx ends, or returns an error that wraps ErrBusy if wait is false. The lock is released by unlock, or when
+// the process ends. The lock file is not in the state directory, which is created and removed while the lock is held.
 func (h Home) Lock(ctx context.Context, name string, wait bool) (unlock func(), err error) {
 	if err := os.MkdirAll(string(h), 0o700); err != nil {
 		return nil, fmt.Errorf("creating the directory for locks: %w; choose another directory with --home", err)
@@ -52,7 +51,7 @@ func (h Home) Lock(ctx context.Context, name string, wait bool) (unlock func(), 
 	}
 }
 
-// current reports whether the locked file is still the file that exists at path.
+// current reports whether locked is still the file at path.
 func current(l *flock.Flock, path string) bool {
 	locked, err := l.Stat()
 	if err != nil {

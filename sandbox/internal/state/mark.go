@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// ErrNotOwned is returned for a directory that koupsandbox has not created. It is wrapped in an error that states the
+// ErrNotOwned is returned, wrapped, for a directory that koupsandbox has not created. The error message suggests a
 // fix.
 var ErrNotOwned = errors.New("was not created by koupsandbox, and is not changed")
 
@@ -18,10 +18,10 @@ const (
 	markText = "koupsandbox created this directory; koupsandbox down removes it and all its files\n"
 )
 
-// Owned reports whether the directory exists and has the ownership marker, which koupsandbox writes. It returns false
-// and no error if the directory does not exist or is empty; a sandbox can use such a directory. For any other
-// directory, it returns an error that wraps ErrNotOwned; do not change such a directory. For a directory of another
-// user, it returns the error of CheckOwner.
+// Owned reports whether the directory has the ownership marker, a file that koupsandbox writes. If the directory does
+// not exist or is empty, Owned returns false and no error, and a sandbox can use the directory. For any other
+// directory, it returns an error that wraps ErrNotOwned, and the caller must not change the directory. For a
+// directory of another user, it returns the error of CheckOwner.
 func (d Dir) Owned() (bool, error) {
 	if err := d.CheckOwner(); err != nil {
 		return false, err
@@ -50,9 +50,9 @@ func (d Dir) Owned() (bool, error) {
 		ErrNotOwned)
 }
 
-// CheckOwner returns an error if another user owns the directory or its home. That user could read the files of the
-// sandbox, or provide a kubeconfig, a socket or run records that make the current user run commands. Call CheckOwner
-// before you read anything from the directory. If the directory does not exist, CheckOwner returns nil.
+// CheckOwner returns an error if another user owns the directory or its home. The other user could read the files of
+// the sandbox, or make the current user run commands through a forged kubeconfig, socket or run record. Call
+// CheckOwner before you read anything from the directory. If the directory does not exist, CheckOwner returns nil.
 func (d Dir) CheckOwner() error {
 	if err := Home(filepath.Dir(string(d))).CheckOwner(); err != nil {
 		return err
@@ -60,7 +60,8 @@ func (d Dir) CheckOwner() error {
 	return checkOwner(string(d), os.Geteuid())
 }
 
-// CheckOwner returns an error if the home directory belongs to a user other than the current user or root.
+// CheckOwner returns an error unless the home directory belongs to the current user or root. A missing directory is
+// not an error.
 func (h Home) CheckOwner() error { return checkOwner(string(h), os.Geteuid(), 0) }
 
 func checkOwner(dir string, users ...int) error {
@@ -78,7 +79,7 @@ func checkOwner(dir string, users ...int) error {
 	return nil
 }
 
-// mark writes the file that is the ownership marker. The content of the file is not used.
+// mark writes the ownership marker. The content of this file has no meaning.
 func (d Dir) mark() error {
 	if d.marked() {
 		return nil // do not write it again: the disk may be full
@@ -88,7 +89,7 @@ func (d Dir) mark() error {
 
 func (d Dir) marked() bool { return isFile(d.file(markFile)) }
 
-// isFile reports whether path is a regular file. It returns false for a symbolic link.
+// isFile reports whether path is a regular file, and not, for example, a symbolic link.
 func isFile(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && info.Mode().IsRegular()

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// maxSocketPath is the maximum length of a Unix socket path without the terminating NUL. Including the NUL, macOS
-// allows 104 bytes and Linux allows 108 bytes.
+// maxSocketPath is the maximum length of a Unix socket path in bytes, without the terminating NUL. With the NUL,
+// macOS allows 104 bytes and Linux 108 bytes.
 const maxSocketPath = 103
 
 // SocketPath returns the path of the daemon's socket, or "" if the socket does not exist.
@@ -26,7 +26,7 @@ func (d Dir) SocketPath() string {
 }
 
 // NewSocketPath returns an unused path for the daemon's socket. If a path in the state directory would be too long,
-// it creates a private temporary directory and records the path of the socket.
+// it returns a path in a new, private temporary directory, and records the path in the state directory.
 func (d Dir) NewSocketPath() (string, error) {
 	if err := d.removeSocket(); err != nil {
 		return "", err

@@ -15,13 +15,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// Home is the parent directory of all sandbox state directories.
+// Home is the path of the directory that contains the state directories of all sandboxes.
 type Home string
 
-// Dir returns the state directory of a sandbox. The directory may not exist.
+// Dir returns the state directory of a sandbox. It does not create the directory.
 func (h Home) Dir(name string) Dir { return Dir(filepath.Join(string(h), name)) }
 
-// Names returns the sorted names of all sandboxes that have a state directory.
+// Names returns the names of all sandboxes that have a state directory, sorted.
 func (h Home) Names() ([]string, error) {
 	if err := h.CheckOwner(); err != nil {
 		return nil, err
@@ -43,14 +43,14 @@ func (h Home) Names() ([]string, error) {
 	return names, nil
 }
 
-// Dir is the state directory of a sandbox.
+// Dir is the path of the state directory of a sandbox.
 type Dir string
 
 // Name returns the name of the sandbox.
 func (d Dir) Name() string { return filepath.Base(string(d)) }
 
-// Config returns the path of the file with the effective configuration, which combines the configuration file, the
-// flags and the defaults.
+// Config returns the path of the file that contains the effective configuration: the configuration file combined with
+// the flags and the defaults.
 func (d Dir) Config() string { return d.file("sandbox.yaml") }
 
 // Kubeconfig returns the path of the administrator's kubeconfig.
@@ -59,18 +59,18 @@ func (d Dir) Kubeconfig() string { return d.file("kubeconfig") }
 // ControllerKubeconfig returns the path of the module controller's kubeconfig.
 func (d Dir) ControllerKubeconfig() string { return d.file("module-controller.kubeconfig") }
 
-// HeartbeatToken returns the path of the file with the token for HTTP heartbeats. Bases send the token in the path or
-// as a bearer token.
+// HeartbeatToken returns the path of the file that contains the token for HTTP heartbeats. Bases send the token in
+// the path of a heartbeat or as a bearer token.
 func (d Dir) HeartbeatToken() string { return d.file("heartbeat.token") }
 
-// ControllerToken returns the path of the file with the token of the module controller for an existing cluster. The
-// controller's kubeconfig refers to this file.
+// ControllerToken returns the path of the file that contains the module controller's token for an existing cluster.
+// The controller's kubeconfig refers to this file.
 func (d Dir) ControllerToken() string { return d.file("module-controller.token") }
 
-// Broker returns the path of the file with the address and passwords of the broker, which external bases use.
+// Broker returns the path of the file that contains the broker address and passwords, for external bases.
 func (d Dir) Broker() string { return d.file("broker.json") }
 
-// KubeletCert returns the paths of the certificate and the key with which the controller serves logs and exec.
+// KubeletCert returns the paths of the certificate and the key for the controller's logs and exec endpoint.
 func (d Dir) KubeletCert() (cert, key string) {
 	return d.file("kubelet.crt"), d.file("kubelet.key")
 }
@@ -89,7 +89,8 @@ func (d Dir) Log(component string) string { return filepath.Join(d.Logs(), compo
 
 const (
 	locationFile = "place"
-	// idFile is the name of the file that contains the ID of the sandbox. idLength is the length of the ID.
+	// idFile is the name of the file that contains the ID of the sandbox. idLength is the length of the ID in
+	// characters.
 	idFile, idLength = "id", len("00000000")
 	basesFile        = "bases"
 	maxLabel         = 63
@@ -97,8 +98,8 @@ const (
 
 func (d Dir) file(name string) string { return filepath.Join(string(d), name) }
 
-// Create creates the state directory, the ownership marker and the subdirectories. It returns ErrNotOwned if the
-// directory exists without the marker.
+// Create creates the state directory with the ownership marker and the subdirectories. If the directory was not
+// created by koupsandbox and is not empty, Create returns an error that wraps ErrNotOwned.
 func (d Dir) Create() error {
 	if _, err := d.Owned(); err != nil {
 		return err
@@ -126,8 +127,8 @@ func (d Dir) Create() error {
 }
 
 // Location returns a text that identifies this directory, such as "me@laptop:/home/me/.koupsandbox/koup". The first
-// call writes the text to a file in the directory, so that the text stays the same if the host name changes. The
-// directory must exist.
+// call writes the text to a file in the directory. Later calls return the same text, even if the host name changes.
+// The directory must exist.
 func (d Dir) Location() (string, error) {
 	if text, err := os.ReadFile(d.file(locationFile)); err == nil && len(text) > 0 {
 		return string(text), nil
@@ -151,8 +152,8 @@ func (d Dir) Location() (string, error) {
 	return location, nil
 }
 
-// id returns the random ID of this sandbox, which is the first group of a UUID. The first call writes the ID to a
-// file in the directory, which must exist. The ID stays the same until the directory is removed.
+// id returns the random ID of this sandbox, the first group of a UUID. The first call writes the ID to a file in the
+// directory, which must exist. Later calls return the same ID.
 func (d Dir) id() (string, error) {
 	if text, err := os.ReadFile(d.file(idFile)); err == nil && len(text) > 0 {
 		return string(text), nil
@@ -165,25 +166,26 @@ func (d Dir) id() (string, error) {
 }
 
 // ClientIDPrefix returns the prefix of the CLIENT_ID of each controller that this sandbox starts. Leases and Nodes
-// contain the CLIENT_ID of their controller, so the prefix identifies the objects of this sandbox. A CLIENT_ID is as
-// long as a UUID, because some brokers limit the length of MQTT client IDs.
+// contain the CLIENT_ID of their controller, so the prefix identifies the objects of this sandbox. The prefix is
+// short, because some brokers limit the length of MQTT client IDs.
 func (d Dir) ClientIDPrefix() (string, error) {
 	id, err := d.id()
 	return id + "-", err
 }
 
-// NewClientID returns a new CLIENT_ID. It is a UUID whose beginning is replaced by a prefix from ClientIDPrefix.
+// NewClientID returns a new CLIENT_ID: a UUID whose first characters are replaced with prefix, which is a result of
+// ClientIDPrefix. A CLIENT_ID is thus as long as a UUID.
 func NewClientID(prefix string) string { return prefix + uuid.NewString()[len(prefix):] }
 
-// Label returns a label value that is unique to the objects of this sandbox. The value consists of the name and the
+// Label returns the value of the label that identifies the objects of this sandbox. It consists of the name and the
 // ID of the sandbox.
 func (d Dir) Label() (string, error) {
 	id, err := d.id()
 	return fmt.Sprintf("%.*s-%s", maxLabel-1-len(id), d.Name(), id), err
 }
 
-// AddBase records that controllers of this sandbox have created the Node of a base in an existing cluster. The record
-// remains after the daemon has ended, so that down removes only the recorded Nodes and their Leases.
+// AddBase records that a controller of this sandbox has created the Node of a base in an existing cluster. The record
+// is kept after the daemon has exited, so that down can remove the recorded Nodes and their Leases, and no others.
 func (d Dir) AddBase(identity string) error {
 	f, err := os.OpenFile(d.file(basesFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -215,17 +217,17 @@ func (d Dir) Exists() bool {
 	return err == nil && info.IsDir()
 }
 
-// InUse reports whether the sandbox has been created and has not been taken down. A directory that contains only logs
-// is not in use.
+// InUse reports whether the sandbox has been created and not yet taken down. A directory that contains only logs is
+// not in use.
 func (d Dir) InUse() bool {
 	owned, _ := d.Owned() // an unreadable directory is not in use
 	_, err := os.Stat(d.Config())
 	return owned && err == nil
 }
 
-// Remove deletes the state directory and the directory of the socket. If keepLogs is true, the logs are kept. It
-// returns ErrNotOwned if koupsandbox has not created the directory. The ownership marker is removed last, so that an
-// interrupted Remove can be repeated.
+// Remove deletes the state directory and the directory of the socket. If keepLogs is true, Remove keeps the logs. If
+// koupsandbox has not created the directory, Remove returns an error that wraps ErrNotOwned. It removes the ownership
+// marker last, so that an interrupted Remove can be repeated.
 func (d Dir) Remove(keepLogs bool) error {
 	if owned, err := d.Owned(); !owned {
 		return err
@@ -245,7 +247,7 @@ func (d Dir) Remove(keepLogs bool) error {
 	return errors.Join(os.Remove(d.file(markFile)), os.RemoveAll(string(d)))
 }
 
-// WriteFile atomically writes a file that only the current user can read.
+// WriteFile writes a file atomically. Only the current user can read the file.
 func WriteFile(path string, data []byte) error {
 	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
 		return err

@@ -40,8 +40,8 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 }
 
-// The location of a state directory stays the same if the directory is moved or the host name changes. Two
-// directories with the same name have different locations.
+// TestLocation checks that the location of a state directory does not change when the directory is moved, and that
+// two directories with the same name have different locations.
 func TestLocation(t *testing.T) {
 	locations := map[string]bool{}
 	for _, dir := range []state.Dir{state.Home(t.TempDir()).Dir("a"), state.Home(t.TempDir()).Dir("a")} {
@@ -64,8 +64,8 @@ func TestLocation(t *testing.T) {
 	}
 }
 
-// CheckOwner rejects directories of another user, even if they have the ownership marker. It also rejects all
-// directories in the home of another user.
+// TestCheckOwner checks that directories of another user are rejected, even with the ownership marker, and that all
+// directories in the home directory of another user are rejected.
 func TestCheckOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT TESTED: only root can give a folder away: make test-root")
@@ -118,7 +118,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// Owned returns true for a directory that has the ownership marker.
+// TestOwned checks for which directories Owned returns true, false or an error, and whether Remove deletes the
+// directory.
 func TestOwned(t *testing.T) {
 	const (
 		owned   = "owned"
@@ -145,7 +146,7 @@ func TestOwned(t *testing.T) {
 		name  string
 		put   func(*testing.T, state.Dir)
 		want  string
-		stays bool // Remove does not delete the directory
+		stays bool // whether Remove keeps the directory
 	}{
 		{"none", func(*testing.T, state.Dir) {}, nobody, false},
 		{"empty directory, or Create was interrupted before the marker", put(nil), nobody, true},
@@ -197,8 +198,9 @@ func TestOwned(t *testing.T) {
 	}
 }
 
-// If the state directory is a symbolic link, Remove deletes the files of koupsandbox in the target directory, and
-// deletes the link.
+// TestLinkedDirectory checks a state directory that is a symbolic link. If the target directory was empty, Remove
+// must delete the files of koupsandbox in the target directory, and the link. If the target contains other files,
+// Create and Remove must change nothing.
 func TestLinkedDirectory(t *testing.T) {
 	for name, theirs := range map[string]bool{"empty": false, "with a file": true} {
 		t.Run(name, func(t *testing.T) {
@@ -242,8 +244,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// NewSocketPath returns a usable socket path for a state directory with a path of any length. Remove also deletes the
-// socket.
+// TestSocket checks that NewSocketPath returns a usable socket path even if the path of the state directory is long,
+// and that Remove also deletes the socket.
 func TestSocket(t *testing.T) {
 	short, err := os.MkdirTemp("", "s")
 	check.Must(t, err)
@@ -304,7 +306,8 @@ func TestLock(t *testing.T) {
 	again()
 }
 
-// Only one process holds the lock at a time. No lock files remain after the locks are released.
+// TestLocksAreExclusiveAndRemoved checks that only one goroutine holds the lock at a time, and that no lock files
+// remain after the locks have been released.
 func TestLocksAreExclusiveAndRemoved(t *testing.T) {
 	home := state.Home(t.TempDir())
 	var have atomic.Int32
@@ -331,8 +334,8 @@ func TestLocksAreExclusiveAndRemoved(t *testing.T) {
 	}
 }
 
-// A sandbox keeps its ID until its state directory is removed. Only the CLIENT_IDs of its own controllers start with
-// this ID.
+// TestClientIDPrefix checks that a sandbox keeps its ID, that another sandbox has a different ID, and that every new
+// CLIENT_ID is unique, is a valid UUID and starts with the ID.
 func TestClientIDPrefix(t *testing.T) {
 	d := state.Dir(filepath.Join(t.TempDir(), strings.Repeat("long", 16)))
 	check.Must(t, d.Create())
@@ -354,7 +357,7 @@ func TestClientIDPrefix(t *testing.T) {
 	}
 }
 
-// The bases that AddBase has recorded are still recorded after the process ends.
+// TestBases checks that Bases returns all bases that AddBase has recorded.
 func TestBases(t *testing.T) {
 	d := state.Dir(t.TempDir())
 	for _, want := range []map[string]bool{{}, {"a": true}, {"a": true, "b": true}} {

@@ -55,12 +55,12 @@ func (w *walker) plain(n *yaml.Node, path string) any {
 	return n.Value
 }
 
-// isTrue returns the value of a boolean in YAML 1.1 or YAML 1.2 syntax.
+// isTrue returns the value of a boolean that is written in YAML 1.1 or YAML 1.2 syntax.
 func isTrue(n *yaml.Node) bool {
 	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(n.Value))
 }
 
-// rewritten records a number or boolean that is printed differently from how it is written in the file.
+// rewritten records a problem if a number or boolean is written differently in the file than it would be printed.
 func (w *walker) rewritten(n *yaml.Node, value, path string) {
 	if _, computed := w.doc.source.from[n]; value != n.Value && !computed {
 		w.doc.rewritten = append(w.doc.rewritten, Problem{Kind: Rewritten, Source: w.name, Line: n.Line, Field: path,
@@ -69,7 +69,7 @@ func (w *walker) rewritten(n *yaml.Node, value, path string) {
 	}
 }
 
-// expression reports whether a value is an expression. It also records each expression.
+// expression reports whether a value is an expression, and records the expression with its position.
 func (w *walker) expression(n *yaml.Node, want reflect.Type, path string) bool {
 	if w.options.Expression == nil || n.Kind != yaml.ScalarNode || n.Tag != "!!str" || !w.options.Expression(n.Value) {
 		return false
@@ -84,7 +84,7 @@ func (w *walker) expression(n *yaml.Node, want reflect.Type, path string) bool {
 
 var simple = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-// Member returns the path of a field in a free-form object, whose keys can be any text.
+// Member returns the path of a field in a free-form object, whose keys can be any strings.
 func Member(path, key string) string {
 	if simple.MatchString(key) {
 		return join(path, key)

@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 )
 
-// FuzzDecode checks two properties. A valid file decodes to the same value after the value is encoded as JSON and
-// decoded again. Each problem of an invalid file has a line number within the file.
+// FuzzDecode checks two properties of Decode. The value of a valid file must not change when it is encoded as JSON
+// and decoded again. Each problem of an invalid file must have a line number within the file.
 func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var first thing

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Kind is the kind of a Problem. It is empty for a Problem that another package adds.
+// Kind is the kind of a Problem. It is empty for a Problem that another package has created.
 type Kind string
 
 const (
@@ -15,30 +15,30 @@ const (
 	Syntax Kind = "Syntax"
 	// EmptyFile means that the file contains no document.
 	EmptyFile Kind = "EmptyFile"
-	// SecondDocument means that the file contains a second document, which is not read.
+	// SecondDocument means that the file contains more than one document. Only the first document is read.
 	SecondDocument Kind = "SecondDocument"
-	// TooLarge means that a document exceeds the limit on its depth or on its number of values.
+	// TooLarge means that a document is nested too deeply or contains too many values.
 	TooLarge Kind = "TooLarge"
 	// Duplicate means that a field is set twice.
 	Duplicate Kind = "Duplicate"
 	// UnknownField means that the Go type does not have the field.
 	UnknownField Kind = "UnknownField"
-	// InvalidName means that a field name is an expression, or is a word that kubectl reads as a boolean.
+	// InvalidName means that a field name is an expression, or a word that kubectl reads as a boolean.
 	InvalidName Kind = "InvalidName"
 	// InvalidMerge means that the value of a merge key is not a mapping.
 	InvalidMerge Kind = "InvalidMerge"
 	// WrongType means that a value does not have the type of its field.
 	WrongType Kind = "WrongType"
-	// OutOfRange means that the field, or JSON, cannot represent a number.
+	// OutOfRange means that a number cannot be represented in the type of the field, or in JSON.
 	OutOfRange Kind = "OutOfRange"
-	// Rewritten means that a number or boolean is printed differently from how it is written in the file.
+	// Rewritten means that a number or boolean is written differently in the file than it would be printed.
 	Rewritten Kind = "Rewritten"
 )
 
 // Problem describes one mistake in a file.
 type Problem struct {
 	Kind Kind
-	// Source is the file name or flag that contains the value; empty if unknown.
+	// Source is the name of the file or flag that contains the value; empty if unknown.
 	Source string
 	// Line is the line number, counted from 1; 0 means that the line is unknown.
 	Line int
@@ -47,12 +47,12 @@ type Problem struct {
 	Field string
 	// Detail describes the problem and its fix, in one sentence without a full stop.
 	Detail string
-	// Excerpt is the indented line of the file in which the problem occurs, followed by a line with a caret. It may
-	// be empty.
+	// Excerpt is the line of the file that contains the problem, followed by a line with a caret, both indented. It
+	// may be empty.
 	Excerpt string
 }
 
-// String formats the problem as "file:line: field: detail", followed by the excerpt. Unknown parts are omitted.
+// String formats the problem as "file:line: field: detail", followed by the excerpt. It omits unknown parts.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Source != "" {
@@ -72,7 +72,7 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems contains all problems of a file. When it is returned as an error, it must not be empty.
+// Problems lists all problems of a file. Problems that are returned as an error must not be empty.
 type Problems []Problem
 
 // Error returns the problems, sorted by line. Each problem starts on a new line.

@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Limits on the size of a document. An alias is counted each time that it is used. Files written by hand stay far
-// below these limits.
+// maxDepth and maxNodes limit the depth and the number of values of a document. The content of an alias is counted
+// each time that the alias is used. Files written by hand are far below these limits.
 const (
 	maxDepth = 100
 	maxNodes = 200_000
@@ -20,10 +20,10 @@ var yaml11Bool = regexp.MustCompile(`^(?:[yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|of
 
 // resolver replaces the aliases and merge keys in one document.
 type resolver struct {
-	// manifest reports whether booleans are read as in YAML 1.1, as kubectl does.
+	// manifest reports whether to read booleans as in YAML 1.1, as kubectl does.
 	manifest bool
 	nodes    int
-	problem  *Problem // first problem that was found; nil if there is none
+	problem  *Problem // first problem found; nil if there is none
 }
 
 func (r *resolver) fail(kind Kind, line int, format string, args ...any) {
@@ -32,8 +32,8 @@ func (r *resolver) fail(kind Kind, line int, format string, args ...any) {
 	}
 }
 
-// resolve returns a copy of n in which aliases and merge keys are replaced by their values. Each value keeps its own
-// line number. If a problem is found, the copy is incomplete.
+// resolve returns a copy of n in which aliases and merge keys are replaced with their values. Each value keeps its
+// own line number. If resolve finds a problem, the copy is incomplete.
 func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 	r.nodes++
 	if depth > maxDepth || r.nodes > maxNodes {
@@ -61,8 +61,8 @@ func (r *resolver) resolve(n *yaml.Node, depth int) *yaml.Node {
 }
 
 // merged returns the fields of a mapping, including the fields from its merge keys (<<). As in kubectl, a field
-// replaces earlier fields with the same name. If a merge key has a list of mappings, an earlier mapping overrides a
-// later mapping. Duplicate fields are kept, so that they can be reported.
+// replaces earlier fields with the same name. If the value of a merge key is a list of mappings, earlier mappings
+// override later ones. merged keeps duplicate fields, so that the decoder can report them.
 func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 	index, fromMerge := map[string]int{}, map[string]bool{} // by the names of fields
 	set := func(key, value *yaml.Node, merged bool) {

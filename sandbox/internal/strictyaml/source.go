@@ -15,14 +15,14 @@ import (
 // Source is a parsed YAML file, or a part of it.
 type Source struct {
 	name string
-	path string                // path of the field with this value; empty for a document
+	path string                // path of the field with this value; empty for a whole document
 	line int                   // line of the document separator; 0 if there is none
 	root *yaml.Node            // nil if there is nothing to decode
-	from map[*yaml.Node]string // texts that Expand has replaced, by new value
+	from map[*yaml.Node]string // original text of each value that Expand has replaced
 }
 
-// Parse parses data, which must contain one YAML document. The name is used only in problems. The returned Source can
-// be decoded even if problems are returned.
+// Parse parses data, which must contain one YAML document. name is only used in problems. The returned Source can be
+// decoded even if problems are returned.
 func Parse(name string, data []byte) (*Source, Problems) {
 	sources, problems := parse(name, data, false)
 	if len(sources) == 0 {
@@ -51,7 +51,7 @@ func ParseAll(name string, data []byte) ([]*Source, Problems) {
 	return sources, problems
 }
 
-// parse parses the text of a file. If manifest is true, it reads booleans as kubectl does.
+// parse parses all YAML documents in data. If manifest is true, it reads booleans as kubectl does.
 func parse(name string, data []byte, manifest bool) ([]*Source, Problems) {
 	var sources []*Source
 	dec := yaml.NewDecoder(bytes.NewReader(data))
@@ -79,8 +79,8 @@ func parse(name string, data []byte, manifest bool) ([]*Source, Problems) {
 // Empty reports whether the Source contains nothing to decode.
 func (s *Source) Empty() bool { return s.root == nil }
 
-// Expand returns a copy of the Source with some strings replaced. It calls value for each string. value returns the
-// new value, or false to keep the string.
+// Expand returns a copy of the Source in which strings are replaced. It calls value for each string. value returns
+// the new value, or false to keep the string.
 func (s *Source) Expand(value func(text string) (any, bool)) *Source {
 	if s.root == nil {
 		return s

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Document contains the positions of the fields in a decoded file.
+// Document contains the positions of the fields in a decoded document.
 type Document struct {
 	lines       map[string]int
 	expressions []Expression
@@ -22,12 +22,12 @@ type Document struct {
 	source      *Source
 }
 
-// Rewritten returns a problem for each number or boolean in a free-form value that is printed differently from how it
-// is written, such as 1.10, which is the number 1.1. The problems are in the order of the file.
+// Rewritten returns a problem for each number or boolean in a free-form value that is written differently than it
+// would be printed. For example, 1.10 is the number 1.1. The problems are in file order.
 func (d *Document) Rewritten() Problems { return d.rewritten }
 
-// Source returns the part of the file that contains the value of a field, or an empty Source if the file does not
-// contain the field.
+// Source returns the part of the file that contains the value of a field. It returns an empty Source if the file does
+// not contain the field.
 func (d *Document) Source(field string) *Source {
 	if d.nodes[field] == nil {
 		return &Source{}
@@ -35,8 +35,8 @@ func (d *Document) Source(field string) *Source {
 	return &Source{name: d.source.name, path: field, line: d.lines[field], root: d.nodes[field], from: d.source.from}
 }
 
-// Expressions returns the expressions in the file, in the order of the file. They are the strings for which
-// Options.Expression has returned true.
+// Expressions returns the expressions in the file, in file order. An expression is a string for which
+// Options.Expression returns true.
 func (d *Document) Expressions() []Expression {
 	if d == nil {
 		return nil
@@ -62,7 +62,7 @@ func (d *Document) Line(field string) int {
 	}
 }
 
-// Has reports whether the file contains this field, and not only a parent of the field.
+// Has reports whether the file contains the field itself, and not only a parent of the field.
 func (d *Document) Has(field string) bool {
 	if d == nil {
 		return false
@@ -73,27 +73,27 @@ func (d *Document) Has(field string) bool {
 
 // Options configures Source.Decode.
 type Options struct {
-	// Expression reports whether a string is an expression, which is replaced by its value before the final decoding.
-	// An expression is valid in a field of any type. Default: no string is an expression.
+	// Expression reports whether a string is an expression, which the caller will replace with a value before the
+	// final decoding. An expression is valid in a field of any type. Default: no string is an expression.
 	Expression func(text string) bool
 	// Partial makes Decode report only values of the wrong type. Decode then ignores unknown fields, duplicate
-	// fields, and types that cannot be decoded from YAML.
+	// fields, and fields whose type cannot be decoded from YAML.
 	Partial bool
 }
 
 // Expression is a string that will be replaced by a value.
 type Expression struct {
-	// Field and Line are the position of the expression.
+	// Field is the path of the field that contains the expression. Line is its line number.
 	Field string
 	Line  int
-	// Text is the whole string, which contains the expression.
+	// Text is the whole string that contains the expression.
 	Text string
 	// Want is the type of the field that contains the expression.
 	Want reflect.Type
 }
 
-// Decode decodes data, which must contain one YAML document, into the struct that into points to. It uses the json
-// tags of the struct. Fields that are not in the file keep their values. The name is used only in problems. If there
+// Decode decodes data, which must contain one YAML document, into the struct that into points to, based on the json
+// tags of the struct. Fields that are not in the document keep their values. name is only used in problems. If there
 // are problems, into contains all values that could be decoded.
 func Decode(name string, data []byte, into any) (*Document, Problems) {
 	source, problems := Parse(name, data)
@@ -168,8 +168,8 @@ func (w *walker) value(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// keys calls each for every key of a mapping, once per key, and reports duplicate keys. join returns the path of a
-// key.
+// keys calls each for every key of a mapping, but only once for a duplicate key, which it reports. join returns the
+// path of a key.
 func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key string) string,
 	each func(key, value *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
@@ -213,7 +213,7 @@ func (w *walker) object(n *yaml.Node, v reflect.Value, path string) {
 	})
 }
 
-// collect maps the JSON names of a struct type to its fields, including the fields of embedded structs.
+// collect adds the fields of the struct v to into, by JSON name, including the fields of embedded structs.
 func collect(v reflect.Value, into map[string]reflect.Value) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -318,7 +318,8 @@ func (w *walker) scalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// describe describes a value for an error message. If the value replaced an expression, it also names the expression.
+// describe describes a value for use in an error message. If the value has replaced an expression, the description
+// contains the expression.
 func describe(n *yaml.Node, from map[*yaml.Node]string) string {
 	text, computed := from[n]
 	switch {
@@ -346,7 +347,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// index formats a key as part of a path, in the format of k8s.io/apimachinery field paths.
+// index appends a key to a path, in the format of k8s.io/apimachinery field paths.
 func index(path, key string) string {
 	return path + "[" + key + "]"
 }

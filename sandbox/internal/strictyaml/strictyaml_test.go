@@ -24,7 +24,8 @@ type thing struct {
 
 func isExpression(text string) bool { return strings.Contains(text, "${{") }
 
-// The decoded fields of a free-form value have the types of JSON. Each field has a line number.
+// TestAny checks that the values in a free-form value have the same types as in JSON, and that each field has a line
+// number.
 func TestAny(t *testing.T) {
 	const text = `object:
   spec:
@@ -59,7 +60,7 @@ any:
 	}
 }
 
-// problem describes an expected Problem. The zero value means that no problem is expected.
+// problem describes an expected Problem. Its zero value means that no problem is expected.
 type problem struct {
 	line  int
 	field string
@@ -107,8 +108,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// An expression is valid in a field of any type. Expressions returns each expression with its position and the type
-// of the field.
+// TestExpressions checks that an expression is valid in a field of any type, and that Expressions returns each
+// expression with its position and the type of its field.
 func TestExpressions(t *testing.T) {
 	const text = `name: ${{ a }}
 count: ${{ b }}
@@ -190,8 +191,8 @@ func TestParseAll(t *testing.T) {
 	}
 }
 
-// The excerpt of a syntax error has a caret below the first invalid character, or below the bracket that is not
-// closed.
+// TestSyntax checks that the excerpt of a syntax error has a caret below the first invalid character or the unclosed
+// bracket.
 func TestSyntax(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: 1\nb: @x\n": "f:2: found character that cannot start any token\n    " +
@@ -225,7 +226,8 @@ func TestSyntax(t *testing.T) {
 	}
 }
 
-// Merge keys and aliases are resolved as in kubectl. Each merged field has the line number of its value.
+// TestMerge checks that merge keys and aliases are resolved as in kubectl, and that each merged field has the line
+// number of its value.
 func TestMerge(t *testing.T) {
 	for _, text := range []string{
 		"any: &a {x: 1, w: [2]}\nobject: {<<: *a, x: 3}",
@@ -267,7 +269,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Numbers and booleans that are printed differently from how they are written are returned with their positions.
+// TestRewritten checks that numbers and booleans that are written differently than they would be printed are returned
+// with their positions.
 func TestRewritten(t *testing.T) {
 	for text, want := range map[string]string{
 		"1.10": "1.1", "2.0": "2", "1e3": "1000", "0x10": "16", "010": "8", "0o10": "8", "1_000": "1000", "+1": "1",
@@ -288,8 +291,8 @@ func TestRewritten(t *testing.T) {
 	}
 }
 
-// Manifests are read as YAML 1.1, as kubectl does. A part of a manifest can be decoded into a type that has more or
-// fewer fields.
+// TestManifest checks that manifests are read as YAML 1.1, as kubectl does, and that a part of a manifest can be
+// decoded into a type with more or fewer fields.
 func TestManifest(t *testing.T) {
 	sources, problems := strictyaml.ParseAll("f",
 		[]byte("any: {a: on, b: [No, y], c: \"on\", d: one}\n---\nobject:\n  name: off\n  other: 1\n  \"on\": yes\n"))

@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// stride is the number of lines that the search for a syntax error advances in one step.
+	// stride is the number of lines by which the search for a syntax error advances in each step.
 	stride = 32
-	// maxText is the maximum length of a text in which where searches for a syntax error. maxTried is the maximum
-	// length of text that is parsed again to find the column of the error. Both limit the run time.
+	// maxText is the maximum length in bytes of a text in which where searches for a syntax error. maxTried is the
+	// maximum total length in bytes of the text that where parses to find the column of the error. Both limit the run
+	// time.
 	maxText  = 64 << 10
 	maxTried = 4 << 20
 )
 
-// where returns the offset of the first syntax error, such that the text before the offset is valid. It is needed
-// because the parser reports only a line, which is often too early.
+// where returns the offset of the first syntax error: the text before this offset is valid. It is needed because the
+// parser reports only a line, which is often before the line of the error.
 func where(data []byte) (offset int, found bool) {
 	if len(data) > maxText {
 		return 0, false
@@ -56,7 +57,7 @@ func where(data []byte) (offset int, found bool) {
 	return end, true
 }
 
-// readable reports whether a text is valid YAML after the missing closing brackets have been added.
+// readable reports whether a text is valid YAML once the missing closing brackets are added.
 func readable(text []byte) bool {
 	ends, _ := open(text)
 	return parses(text) || ends != "" && parses([]byte(string(text)+ends))
@@ -73,7 +74,7 @@ func parses(text []byte) bool {
 }
 
 // open returns the closing brackets that are missing at the end of a text, and the offset of the innermost open
-// bracket. Brackets in comments and plain text are also counted.
+// bracket. It also counts brackets in comments and plain scalars.
 func open(text []byte) (ends string, last int) {
 	var at []int
 	quote, before := byte(0), byte(' ')
@@ -99,8 +100,8 @@ func open(text []byte) (ends string, last int) {
 	return ends, last
 }
 
-// Excerpt returns a line of text, and below it a line with a caret at a column, both indented. The column counts
-// characters from 1. Excerpt returns "" if the line is empty.
+// Excerpt returns a line of text and, below it, a line with a caret at the given column, both indented. Columns are
+// counted in characters from 1. Excerpt returns "" if the line is empty.
 func Excerpt(line string, column int) string {
 	text := strings.TrimLeft(line, " \t")
 	if text == "" {

@@ -34,20 +34,20 @@ type Component struct {
 	StartedAt time.Time `json:"startedAt,omitzero"`
 	// Exit describes how the component exited, such as "exit status 1"; empty while the component is running.
 	Exit string `json:"exit,omitempty"`
-	// RSS is the resident memory in bytes. CPU is the CPU time in nanoseconds. Both are 0 for parts of the daemon,
+	// RSS is the resident memory in bytes. CPU is the CPU time in nanoseconds. Both are 0 for a part of the daemon,
 	// and after the component has exited.
 	RSS uint64        `json:"rss,omitempty"`
 	CPU time.Duration `json:"cpu,omitempty"`
 	// Log is the path of the component's log file.
 	Log string `json:"log,omitempty"`
-	// Metrics is the URL of the metrics of a bundled controller that runs on this machine; otherwise empty.
+	// Metrics is the URL of the metrics of a bundled controller that runs on this machine; otherwise it is empty.
 	Metrics string `json:"metrics,omitempty"`
 }
 
 // Action is an action on a component, such as stopping it.
 type Action string
 
-// The actions on components.
+// The values of Action.
 const (
 	Kill    Action = "kill"
 	Pause   Action = "pause"
@@ -73,23 +73,23 @@ func (e RefusedError) Error() string { return string(e) }
 // Refuse returns a RefusedError with a formatted message.
 func Refuse(format string, values ...any) error { return RefusedError(fmt.Sprintf(format, values...)) }
 
-// ComponentSet is a set of components. The command `status` shows them, and the command `component` acts on them. Its
-// methods may be called concurrently.
+// ComponentSet is a set of components. The command status lists them, and the command component performs actions on
+// them. Its methods may be called concurrently.
 type ComponentSet interface {
 	// Components returns the status of all components in a fixed order. It blocks for at most one second.
 	Components(ctx context.Context) []Component
 	// Act performs an action on a component. The actions Start and Restart block until the component is ready. The
 	// error may wrap ErrUnknown or a RefusedError.
 	Act(ctx context.Context, name string, action Action) error
-	// ToStart returns the names of the components that the next `up` command has to start.
+	// ToStart returns the names of the components that the next up command must start.
 	ToStart(ctx context.Context) []string
 }
 
-// Processes is a ComponentSet that consists of processes of a supervisor.
+// Processes is a ComponentSet of processes that a Supervisor runs.
 type Processes struct {
 	// Supervisor is the supervisor that runs the processes. Required.
 	Supervisor *Supervisor
-	// Contains reports whether a process of the supervisor belongs to the set. Required.
+	// Contains reports whether the process with the given name belongs to the set. Required.
 	Contains func(name string) bool
 }
 

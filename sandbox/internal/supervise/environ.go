@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// The following lists name the environment variables that processes inherit from the `up` command. A trailing *
-// matches any suffix. Other variables are not inherited, because some of them contain secrets, and some change the
-// settings of a component, such as METRICS_ADDR or ETCD_NAME. Additional variables can be set in Spec.Env.
+// The following lists contain the names of the environment variables that processes inherit from the command up. A
+// trailing * matches any suffix. Processes do not inherit other variables, because a variable can contain a secret,
+// or change the settings of a component, like METRICS_ADDR or ETCD_NAME. Additional variables can be set in Spec.Env.
 var (
 	// common lists the variables that most programs need.
 	common = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "JAVA_HOME", "TMPDIR", "TZ", "LANG", "LANGUAGE",
 		"LC_*"}
 	// goRuntime lists the variables that configure the Go runtime.
 	goRuntime = []string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG", "GOTRACEBACK", "GORACE", "GOCOVERDIR"}
-	// daemon lists the additional variables that the daemon needs: those of the container engine, of kind and of Go
-	// HTTP clients.
+	// daemon lists the additional variables that the daemon needs: variables of the container engine, of kind, and of
+	// Go HTTP clients.
 	daemon = []string{
 		"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS", "DOCKER_TLS_VERIFY",
 		"DOCKER_API_VERSION", "SSH_AUTH_SOCK",
@@ -28,14 +28,15 @@ var (
 	}
 )
 
-// ScriptEnviron returns the environment variables for a script in a scenario.
+// ScriptEnviron returns the environment variables for scripts in scenarios.
 func ScriptEnviron(environ []string) []string { return filter(environ, common) }
 
-// ComponentEnviron returns the environment variables for a component. It is also used for a custom controller.
+// ComponentEnviron returns the environment variables for a component, including a custom controller.
 func ComponentEnviron(environ []string) []string { return filter(environ, common, goRuntime) }
 
-// DaemonEnviron returns the environment variables for a daemon. If existing is true, the sandbox uses an existing
-// cluster, and the daemon inherits all variables, because a credential plugin in the kubeconfig may need any of them.
+// DaemonEnviron returns the environment variables for a daemon. existing reports whether the sandbox uses an existing
+// cluster. The daemon then inherits all variables, because a credential plugin in the kubeconfig may need any of
+// them.
 func DaemonEnviron(environ []string, existing bool) []string {
 	if existing {
 		return environ

@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// foreign lists variables that contain secrets or change the settings of a component, and must not be inherited.
+// foreign lists variables that must not be inherited, because they contain secrets or change the settings of a
+// component.
 var foreign = []string{
 	"METRICS_ADDR=:9090", "REPORT_HOOKS=https://chat.example", "HTTP_TUNNEL_TOKEN=t", "MQTT_CA_PATH=/ca",
 	"TIME_SCALE=9", "PROFILING=true",

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// errNoProcess means that no process has the PID, or that the process with the PID is a zombie.
+// errNoProcess means that no process has the PID, or that the process is a zombie.
 var errNoProcess = errors.New("no such process")
 
 // usage contains the data that the operating system provides about a process.
 type usage struct {
-	// start is the start time of the process. It distinguishes the process from other processes with the same PID.
+	// start is the start time of the process. It distinguishes the process from later processes with the same PID.
 	start string
-	// stopped reports whether the process was stopped by SIGSTOP.
+	// stopped reports whether the process is suspended by a signal such as SIGSTOP.
 	stopped bool
 	rss     uint64
 	cpu     time.Duration
 }
 
-// findProcess returns a handle for the process with the PID that started at the time start. It returns errNoProcess
-// if there is no such process. On Linux, it opens the pidfd before it reads the start time, so that signals cannot
-// reach a later process with the same PID.
+// findProcess returns a handle for the process that has the given PID and start time. It returns errNoProcess if
+// there is no such process. On Linux, it opens the pidfd before it reads the start time, so that signals cannot reach
+// a later process with the same PID.
 func findProcess(pid int, start string) (*os.Process, error) {
 	p, err := os.FindProcess(pid)
 	if err != nil {
@@ -43,7 +43,7 @@ func isRunning(pid int, start string) bool {
 	return err == nil && u.start == start
 }
 
-// ignoreDone returns nil if err is os.ErrProcessDone. Otherwise, it returns err.
+// ignoreDone returns nil if err wraps os.ErrProcessDone, and otherwise err.
 func ignoreDone(err error) error {
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil

@@ -13,15 +13,15 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// bootID is an ID that changes with every boot. Start times are counted from boot, so the ID makes them globally
-// unique.
+// bootID returns an ID that changes with every boot. Start times are relative to the boot, so the ID makes them
+// unique across boots.
 var bootID = sync.OnceValues(func() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err
 })
 
-// inspect reads the data of a process from /proc. It returns the start time in clock ticks since boot. A time of day
-// would change when the clock is set, and would then no longer match older run records.
+// inspect reads the data of a process from /proc. The start time is in clock ticks since boot. Unlike a time of day,
+// it does not change when the clock is set, so that it still matches the run record.
 func inspect(pid int) (usage, error) {
 	boot, err := bootID()
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// firstPort and lastPort are the limits of the range of random ports. The range is below the ephemeral ports of
-	// Linux (from 32768) and macOS (from 49152), and below the NodePorts of Kubernetes (from 30000). No other process
-	// therefore gets the port of a component while the component is down.
+	// firstPort and lastPort bound the random ports of components. The range is below the ephemeral ports of Linux
+	// (from 32768) and macOS (from 49152), and below the NodePorts of Kubernetes (from 30000). The port of a
+	// component is therefore not assigned to another process while the component is down.
 	firstPort, lastPort = 20000, 29999
-	// portTries is the number of random ports in this range that Listen tries before it accepts any free port.
+	// portTries is the number of random ports that Listen tries before it accepts any free port.
 	portTries = 100
 )
 
-// Listen listens on a TCP address, host:port. For port 0, it chooses a random free port, which the caller can close
-// and listen on again later.
+// Listen listens on a TCP address, host:port. For port 0, it chooses a random free port. The caller can close the
+// listener and listen on the same port again later.
 func Listen(addr string) (net.Listener, error) {
 	host, wanted, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // TestListenAvoidsEphemeralPorts checks that Listen chooses ports outside the ephemeral port range, because the
-// system could assign an ephemeral port to another process.
+// operating system could assign an ephemeral port to another process.
 func TestListenAvoidsEphemeralPorts(t *testing.T) {
 	lowest := 32768
 	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Record is the run record of a process, which is stored on disk.
+// Record is a run record: it identifies a process and is stored on disk.
 type Record struct {
 	// Name is the name of the component.
 	Name string `json:"name"`
@@ -27,11 +27,11 @@ type Record struct {
 	StartedAt time.Time `json:"startedAt"`
 	// Command is the path of the binary, followed by its arguments.
 	Command []string `json:"command"`
-	// StopSignal, StopTimeout and Group are copied from Spec.
+	// StopSignal, StopTimeout and Group are the values of the same fields of Spec.
 	StopSignal  int           `json:"stopSignal"`
 	StopTimeout time.Duration `json:"stopTimeoutNanoseconds"`
 	Group       bool          `json:"group,omitempty"`
-	// Running reports whether the recorded process is running now.
+	// Running reports whether the recorded process was running when the record was read. It is not stored.
 	Running bool `json:"-"`
 }
 
@@ -63,7 +63,7 @@ func newRecord(spec Spec, r *run) Record {
 	}
 }
 
-// RecordSelf writes a run record for the calling process. The record is not removed when the process ends.
+// RecordSelf writes a run record for the calling process. The record remains after the process has exited.
 func RecordSelf(dir, name string) error {
 	if err := validName(name); err != nil {
 		return err
@@ -78,7 +78,7 @@ func RecordSelf(dir, name string) error {
 	})
 }
 
-// writeRecord atomically replaces the run record.
+// writeRecord writes a run record, replacing an existing record atomically.
 func writeRecord(dir string, r Record) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -131,7 +131,7 @@ func removeRecord(dir, name string) error {
 }
 
 // Records returns the run records in dir, in the order in which the processes started. If some records are
-// unreadable, it returns an error and all other records. A missing directory is treated as empty.
+// unreadable, it returns the other records and an error. A missing directory contains no records.
 func Records(dir string) ([]Record, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -175,8 +175,8 @@ func readRecord(path string) (Record, error) {
 }
 
 // CleanStale stops the recorded processes that are still running, in reverse order of their start, and removes all
-// run records. It skips the calling process. It blocks until the processes have ended and returns their records. It
-// kills a process that does not end within its stop timeout, or when ctx ends.
+// run records. It skips the calling process. It blocks until the processes have exited, and returns their records. It
+// kills a process that has not exited after its stop timeout, or when ctx ends.
 func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 	records, err := Records(dir)
 	errs := []error{err}
@@ -200,7 +200,7 @@ func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 	return stopped, errors.Join(errs...)
 }
 
-// end stops the recorded process and reports whether the process was running.
+// end stops the recorded process, blocks until it has exited, and reports whether the process was running.
 func (r Record) end(ctx context.Context) (bool, error) {
 	p, err := findProcess(r.PID, r.Start)
 	if errors.Is(err, errNoProcess) {

@@ -46,8 +46,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// After a crash, a new process calls CleanStale. CleanStale stops the recorded processes, which are not child
-// processes of the new process.
+// TestCleanStale checks that CleanStale, as after a crash of the supervisor, stops the recorded processes that are
+// still running. It must not stop the calling process or a later process with a recorded PID.
 func TestCleanStale(t *testing.T) {
 	b := newFixture(t)
 	dir := b.Supervisor.dir

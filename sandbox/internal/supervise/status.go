@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// readyTimeout limits the readiness checks in Status. A paused component accepts connections but does not respond.
+// readyTimeout is the timeout of the readiness checks in Status. It is needed because a paused component accepts
+// connections but does not respond.
 const readyTimeout = time.Second
 
 // Status returns the status of the components for which wanted returns true, sorted by name. If wanted is nil, it
@@ -68,8 +69,8 @@ func (s *Supervisor) status(ctx context.Context, name string) Component {
 	return st
 }
 
-// readiness returns the readiness check for a run of the component. It returns nil if the component is ready as soon
-// as it is running.
+// readiness returns the readiness check for one run of the component. It returns nil if the component is ready as
+// soon as it is running.
 func (s Spec) readiness(r *run) func(context.Context) error {
 	if s.ReadyLog == nil {
 		return s.Ready
@@ -85,7 +86,7 @@ func (s Spec) readiness(r *run) func(context.Context) error {
 	}
 }
 
-// logContains reports whether a line after the offset in a log file matches pattern.
+// logContains reports whether a line at or after the offset in a log file matches pattern.
 func logContains(path string, offset int64, pattern *regexp.Regexp) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -107,27 +108,28 @@ func logContains(path string, offset int64, pattern *regexp.Regexp) bool {
 	}
 }
 
-// NotReadyError reports that a component has not become ready.
+// NotReadyError means that a component has not become ready.
 type NotReadyError struct {
 	// Name is the name of the component.
 	Name string
-	// Reason is the last error of the readiness check, or describes how the process exited.
+	// Reason is the last error of the readiness check. If the process has exited, it describes how the process
+	// exited.
 	Reason string
 	// Exited reports whether the process has exited. If it is false, the context ended before the component was
 	// ready.
 	Exited bool
-	// LogFile is the log file of the component; empty if the component has no log file.
+	// LogFile is the path of the component's log file; empty if the component has no log file.
 	LogFile string
-	// LastLines contains the last lines that the component has logged since this start.
+	// LastLines contains the last lines that the component has logged since it was started.
 	LastLines []string
 
-	offset int64 // offset of this run's first line in the log file
+	offset int64 // offset of the first log line of this run in the log file
 	cause  error
 }
 
 const lastLines = 10
 
-// Error returns the name of the component, the reason and the last log lines.
+// Error returns a message with the name of the component, the reason and the last log lines.
 func (e *NotReadyError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s did not become ready: %s", e.Name, e.Reason)
@@ -140,15 +142,14 @@ func (e *NotReadyError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the cause that ended the context, or nil if the process exited.
+// Unwrap returns the cause of the end of the context, or nil if the process has exited.
 func (e *NotReadyError) Unwrap() error { return e.cause }
 
-// addressInUse matches the log message of a process that could not listen because its port was in use. The message
-// contains the error text of EADDRINUSE.
+// addressInUse matches a log message of a process whose port was in use: the error text of EADDRINUSE.
 var addressInUse = regexp.MustCompile("(?i)" + regexp.QuoteMeta(syscall.EADDRINUSE.Error()))
 
-// PortTaken reports whether, according to err, a component exited because its port was in use. This is the case if
-// the log of the component contains the message, or if another process listens on one of addrs.
+// PortTaken reports whether err is a *NotReadyError of a component that exited because its port was in use. The
+// component must have logged this error, or another process must be listening on one of addrs.
 func PortTaken(err error, addrs ...string) bool {
 	var e *NotReadyError
 	if !errors.As(err, &e) || !e.Exited {

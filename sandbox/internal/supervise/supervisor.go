@@ -21,46 +21,47 @@ import (
 type Spec struct {
 	// Name is the name of the component and of its run record. It consists of letters, digits, dots and dashes.
 	Name string
-	// Path is the path of the binary. Args are the arguments of the binary.
+	// Path is the path of the binary. Args contains its arguments.
 	Path string
 	Args []string
-	// Env contains environment variables in the form KEY=value, in addition to ComponentEnviron. If a key occurs
+	// Env contains environment variables in the form KEY=value. They are added to ComponentEnviron. If a key occurs
 	// twice, the last value is used.
 	Env []string
 	// Dir is the working directory of the component; empty means the working directory of this process.
 	Dir string
-	// LogFile is the file to which the standard output and standard error of the component are appended. If it is
-	// empty, the output is discarded.
+	// LogFile is the path of the file to which standard output and standard error of the component are appended. If
+	// it is empty, the output is discarded.
 	LogFile string
-	// Metrics is the URL of the component's metrics, which Status returns; empty if the component has no metrics.
+	// Metrics is the URL of the component's metrics, which Status returns. It is empty if the component has no
+	// metrics.
 	Metrics string
 	// Ready is the readiness check. It returns nil if the component is ready, and otherwise an error with the reason.
 	// If Ready is nil, the component is ready as soon as it is running.
 	Ready func(context.Context) error
-	// ReadyLog replaces Ready: the component is ready when it has logged a line that matches ReadyLog since its
-	// start. It requires LogFile.
+	// ReadyLog replaces Ready: the component is ready once it has logged a line that matches ReadyLog since it was
+	// started. Requires LogFile.
 	ReadyLog *regexp.Regexp
-	// Group makes the Supervisor send signals to the process group of the component. The other processes in the group
-	// are killed when the component's process ends.
+	// Group makes the Supervisor send signals to the whole process group of the component. When the process of the
+	// component exits, the other processes in the group are killed.
 	Group bool
-	// StopSignal is the signal that makes the component stop; nil means SIGTERM.
+	// StopSignal is the signal that asks the component to stop. Default: SIGTERM.
 	StopSignal os.Signal
-	// StopTimeout is the time after StopSignal at which a process that is still running is killed; zero means 5 s.
+	// StopTimeout is how long a process may run after StopSignal before it is killed. Default: 5 s.
 	StopTimeout time.Duration
 }
 
 func (s Spec) stopTimeout() time.Duration { return cmp.Or(s.StopTimeout, 5*time.Second) }
 
-// pollPeriod is the time between two calls of Spec.Ready.
+// pollPeriod is the interval between calls of Spec.Ready.
 const pollPeriod = 20 * time.Millisecond
 
 // Options configures a Supervisor.
 type Options struct {
-	// Dir is the directory of the run records. It is created if it is missing. Required.
+	// Dir is the directory of the run records. It is created if it does not exist. Required.
 	Dir string
-	// Logger logs each start and exit of a component. If it is nil, nothing is logged.
+	// Logger logs each start and exit of a component. Default: nothing is logged.
 	Logger *slog.Logger
-	// OnChange is called when a component starts, exits, pauses or resumes. It must not block. If it is nil, changes
+	// OnChange is called when a component starts, exits, is paused or is resumed. It must not block. Default: changes
 	// are not reported.
 	OnChange func(StateChange)
 }
@@ -76,7 +77,7 @@ type Supervisor struct {
 	starts     int
 }
 
-// component is a component with its current or last run. Each start replaces run.
+// component is a component with its current or last run. Each start replaces the field run.
 type component struct {
 	opMu sync.Mutex // held during Start, Stop and Restart
 
@@ -84,16 +85,16 @@ type component struct {
 	run  *run
 }
 
-// run is one process of a component, from the start to the exit of the process.
+// run is one run of a component's process, from start to exit.
 type run struct {
-	number        int // numbers the runs in the order of their start
+	number        int // number of the run, in the order of all starts
 	process       *os.Process
 	start         string // start time of the process; see usage.start
 	startedAt     time.Time
 	logOffset     int64
-	stopRequested atomic.Bool // Stop or Kill was called
+	stopRequested atomic.Bool // whether Stop or Kill was called
 	group         bool        // see Spec.Group
-	logged        atomic.Bool // a line has matched Spec.ReadyLog
+	logged        atomic.Bool // whether a line has matched Spec.ReadyLog
 
 	done chan struct{}
 	exit string // how the process exited; read only after done is closed
@@ -110,7 +111,7 @@ func New(o Options) *Supervisor {
 }
 
 // Start starts the process of a component and writes its run record. The process runs in its own process group, so
-// that Ctrl-C on a terminal does not reach it. Start does not wait until the component is ready. The process
+// that Ctrl-C on a terminal does not reach it. Start does not wait for readiness; see WaitReady. The process
 // continues to run after ctx and the Supervisor have ended. Start returns an error if the component is already
 // running.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
@@ -232,8 +233,8 @@ func (r *run) ended() bool {
 	}
 }
 
-// WaitReady polls the readiness check of a component until the check succeeds. If the process exits or ctx ends
-// first, WaitReady returns a *NotReadyError.
+// WaitReady calls the readiness check of a component repeatedly, and blocks until the check succeeds. If the process
+// exits or ctx ends first, WaitReady returns a *NotReadyError.
 func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
 	spec, r, err := s.find(name)
 	if err != nil {
@@ -242,8 +243,8 @@ func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
 	return s.WaitUntil(ctx, name, spec.readiness(r))
 }
 
-// WaitUntil is like WaitReady, but uses another readiness check. If the readiness check is nil, WaitUntil only waits
-// until the process is running.
+// WaitUntil is like WaitReady, but uses the readiness check ready. If ready is nil, WaitUntil only checks that the
+// process is running.
 func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	spec, r, err := s.find(name)
 	if err != nil {
@@ -292,8 +293,8 @@ func (s *Supervisor) WaitUntil(ctx context.Context, name string, ready func(cont
 	}
 }
 
-// Stop stops a component and removes its run record. It kills a process that has not ended after StopTimeout, or when
-// ctx ends. If the component is not running, Stop returns nil.
+// Stop stops a component, blocks until its process has exited, and removes its run record. It kills a process that
+// has not exited after StopTimeout, or when ctx ends. If the component is not running, Stop returns nil.
 func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	s.mu.Lock()
 	c := s.components[name]
@@ -306,7 +307,7 @@ func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	return s.stop(ctx, c)
 }
 
-// Remove stops a component and removes it from the list that Status returns.
+// Remove stops a component and removes the component, so that Status no longer returns it.
 func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	if err := s.Stop(ctx, name); err != nil {
 		return err
@@ -334,7 +335,7 @@ func (s *Supervisor) stop(ctx context.Context, c *component) error {
 	return nil
 }
 
-// send sends a signal to a process, or to its process group if Spec.Group is set.
+// send sends a signal to a process. If group is true, it sends the signal to the process group.
 func send(p *os.Process, group bool, sig os.Signal) error {
 	number, ok := sig.(syscall.Signal)
 	if !group || !ok {
@@ -347,8 +348,8 @@ func send(p *os.Process, group bool, sig os.Signal) error {
 	return err
 }
 
-// endProcess sends sig to a process, and SIGCONT in case the process is paused. If the process has not ended after
-// timeout, endProcess kills it. The channel gone is closed when the process has ended.
+// endProcess sends sig to a process, then SIGCONT in case the process is paused. If the process has not exited after
+// timeout, or when ctx ends, endProcess kills it. It blocks until the process has exited, which closes gone.
 func endProcess(ctx context.Context, p *os.Process, group bool, gone <-chan struct{}, sig os.Signal,
 	timeout time.Duration) error {
 	for _, sig := range []os.Signal{sig, syscall.SIGCONT} {
@@ -370,7 +371,7 @@ func endProcess(ctx context.Context, p *os.Process, group bool, gone <-chan stru
 	return nil
 }
 
-// StopAll stops all components in reverse order of their start. If an error occurs, it continues with the other
+// StopAll stops all components in reverse order of their start. After an error, it continues with the other
 // components. It returns all errors joined.
 func (s *Supervisor) StopAll(ctx context.Context) error {
 	var errs []error
@@ -380,8 +381,8 @@ func (s *Supervisor) StopAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Kill kills a component with SIGKILL and waits until its process has ended. Status then returns the component as
-// exited.
+// Kill kills a component with SIGKILL and blocks until its process has exited. Status continues to return the
+// component, as exited.
 func (s *Supervisor) Kill(name string) error {
 	_, r, err := s.find(name)
 	if err == nil {
@@ -395,12 +396,12 @@ func (s *Supervisor) Kill(name string) error {
 	return nil
 }
 
-// Pause suspends a component with SIGSTOP and waits until the process is suspended.
+// Pause suspends a component with SIGSTOP and blocks until its process is suspended.
 func (s *Supervisor) Pause(name string) error {
 	return s.signal("pausing", name, syscall.SIGSTOP, Paused)
 }
 
-// Resume resumes a paused component.
+// Resume resumes a paused component and blocks until its process is running.
 func (s *Supervisor) Resume(name string) error {
 	return s.signal("resuming", name, syscall.SIGCONT, Running)
 }
@@ -426,8 +427,8 @@ func (s *Supervisor) signal(doing, name string, sig os.Signal, now State) error 
 	return nil
 }
 
-// awaitState waits after a signal until the process is suspended, or running again. It returns after signalTimeout at
-// the latest, because another process may have sent a different signal.
+// awaitState blocks after a signal until the process is suspended, if stopped is true, or is running again. It
+// returns after signalTimeout at the latest, because another process may have sent a different signal.
 func (r *run) awaitState(stopped bool) {
 	for until := time.Now().Add(signalTimeout); time.Now().Before(until); time.Sleep(signalPoll) {
 		if u, err := inspect(r.process.Pid); err != nil || u.start != r.start || u.stopped == stopped {
@@ -461,7 +462,7 @@ func (s *Supervisor) Restart(ctx context.Context, name string) error {
 	return s.start(ctx, c, spec)
 }
 
-// current returns the most recent spec and run of a component. run is nil if the component was never started.
+// current returns the most recent spec and run of a component. The run is nil if the component was never started.
 func (s *Supervisor) current(c *component) (Spec, *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -478,7 +479,7 @@ func (s *Supervisor) find(name string) (Spec, *run, error) {
 	return c.spec, c.run, nil
 }
 
-// names returns the names of all components that were started, in the order of their last start.
+// names returns the names of all components that have been started, in the order of their last start.
 func (s *Supervisor) names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// helperEnv is the environment variable that makes the test binary run as a component. Its value selects the
-// behaviour.
+// helperEnv is an environment variable that makes the test binary run as a component. Its value selects the behaviour
+// of the component.
 const helperEnv = "SUPERVISE_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // helper is the main function of the test component. It installs its signal handlers, creates the file args[0], and
-// then waits.
+// then waits for signals.
 func helper(behaviour string, args []string) {
 	terms := make(chan os.Signal, 1)
 	switch behaviour {
@@ -75,7 +75,7 @@ func newFixture(t *testing.T) fixture {
 	return b
 }
 
-// spec describes a component that is ready when it has installed its signal handlers.
+// spec returns the Spec of a test component, which is ready once it has installed its signal handlers.
 func (b fixture) spec(name, behaviour string) Spec {
 	up := filepath.Join(b.dir, name+".up")
 	return Spec{
@@ -109,7 +109,7 @@ func (b fixture) status(t *testing.T, name string) Component {
 	return Component{}
 }
 
-// volatile is a comparison option that ignores the Component fields that differ between runs.
+// volatile is a comparison option that ignores the fields of Component that differ from run to run.
 var volatile = cmpopts.IgnoreFields(Component{}, "PID", "StartedAt", "RSS", "CPU", "Log")
 
 func TestComponentStates(t *testing.T) {
@@ -291,8 +291,8 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestConcurrentOperations runs concurrent operations on one component. They must not cause a data race or leave two
-// processes.
+// TestConcurrentOperations checks that concurrent operations on one component cause no data race and leave no process
+// behind.
 func TestConcurrentOperations(t *testing.T) {
 	b := newFixture(t)
 	b.up(t, b.spec("store", "polite"))
@@ -317,13 +317,14 @@ func differs[T comparable](want, got T) error {
 	return nil
 }
 
-// eventually waits until a condition holds that depends on the operating system.
+// eventually waits until condition returns nil, for conditions that depend on the operating system.
 func eventually(t *testing.T, condition func() error) {
 	t.Helper()
 	check.Eventually(t, check.Patience, condition)
 }
 
-// PortTaken returns true only if the component has exited and has logged the message since its last start.
+// TestPortTaken checks that PortTaken returns true only if the component has exited and has logged the error message
+// since it was last started.
 func TestPortTaken(t *testing.T) {
 	const message = "echo 'java.net.BindException: Address already in use (Bind failed)'; "
 	for name, tc := range map[string]struct {
@@ -356,8 +357,8 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// If Group is set, the child processes of a component are killed when the component ends. If ReadyLog is set, the
-// component is ready when it has logged a matching line.
+// TestGroup checks two fields of Spec. With Group, the child processes of a component must be killed when the
+// component exits. With ReadyLog, the component must be ready once it has logged a matching line.
 func TestGroup(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "script.log")

@@ -9,11 +9,11 @@ import (
 
 const tailBytes = 64 << 10
 
-// stackTrace matches a function and its location in a Go stack trace, and the header of a stack trace.
+// stackTrace matches the lines of a Go stack trace: the header, and each function with its location.
 var stackTrace = regexp.MustCompile(`(?m)^(\S.*\n\t\S+\.go:\d+.*(\n|\z)|goroutine \d+ .*\n|\n)`)
 
-// Tail returns up to count lines from the end of a log file. It ignores the first skip bytes of the file and all Go
-// stack traces. It returns nil if there are no other lines or if the file cannot be read.
+// Tail returns the last lines of a log file, at most count. It ignores the first skip bytes of the file and all Go
+// stack traces. It returns nil if no lines remain or the file cannot be read.
 func Tail(path string, skip int64, count int) []string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -12,11 +12,12 @@ import (
 )
 
 // relistDelay is the delay before maintainStore starts a new reflector, which lists the objects again. A client-go
-// informer waits up to 30 s after several outages, and the gateway would use outdated endpoints for that long.
+// informer would wait up to 30 s after repeated failures, and the gateway would use outdated endpoints during this
+// time.
 const relistDelay = 200 * time.Millisecond
 
-// maintainStore keeps a store of objects up to date until ctx ends. After an error, it starts a new reflector, for
-// example when the resource version is too old because the API server has restarted.
+// maintainStore keeps a store of objects up to date and blocks until ctx ends. After an error, it starts a new
+// reflector. For example, the resource version is too old after a restart of the API server.
 func maintainStore(ctx context.Context, from cache.ListerWatcher, what runtime.Object, store cache.ReflectorStore) {
 	for {
 		_ = cache.NewReflector(from, what, store, 0).ListAndWatchWithContext(ctx) // the next reflector retries

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The watches of this test expire. After each expired watch, maintainStore must list the objects again after the same
-// delay, and must report added, changed and removed objects.
+// TestMaintainStoreRelistsAndReportsChanges checks that maintainStore lists the objects again after each expired
+// watch, always after the same delay, and that it reports added, changed and removed objects.
 func TestMaintainStoreRelistsAndReportsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tooOld = 10

@@ -20,8 +20,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrNoEndpoint is wrapped in the error that is returned if no endpoint can be picked: the Service or its port does
-// not exist, or has no endpoints.
+// ErrNoEndpoint is wrapped in the error that is returned if a Service has no endpoint to select: the Service or its
+// port does not exist, or has no endpoints.
 var ErrNoEndpoint = errors.New("no endpoint")
 
 // GatewayOptions configures a Gateway.
@@ -30,21 +30,22 @@ type GatewayOptions struct {
 	Client kubernetes.Interface
 	// Targets finds the bases behind endpoints. Required.
 	Targets Targets
-	// Network is the address range of the bases. As on a network of real bases, a connection to an unused address of
-	// the range is refused. Connections to addresses outside the range are forbidden. Default: none.
+	// Network is the address range of the bases. The gateway refuses connections to unused addresses of the range, as
+	// a real network would. It forbids connections to addresses that neither belong to a base nor are in the range.
+	// Default: none.
 	Network netip.Prefix
-	// External reports whether host:port on this machine is the command port of a base outside the sandbox. Default:
-	// there is no such base.
+	// External reports whether addr, a host:port on this machine, is the command port of a base outside the sandbox.
+	// Default: no such base exists.
 	External func(addr string) bool
-	// Seed is the random seed for endpoint selection. Default: random.
+	// Seed is the random seed for endpoint selection. Default: a random seed.
 	Seed uint64
-	// Clock measures the timeout of session affinity. Default: the real clock.
+	// Clock measures the session affinity timeout. Default: the real clock.
 	Clock clock.PassiveClock
 	// Logger logs errors. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Gateway watches the Services of all namespaces and connects to the bases behind them. It is also an HTTP
+// Gateway watches the Services of all namespaces and connects clients to the bases behind them. It is also an HTTP
 // proxy. All methods may be called concurrently.
 type Gateway struct {
 	o     GatewayOptions
@@ -63,7 +64,7 @@ type Gateway struct {
 	rnd      *rand.Rand
 	backends map[types.NamespacedName]*backend
 	sticky   map[stickyKey]lastEndpoint
-	change   chan struct{} // closed at the next change of backends
+	change   chan struct{} // closed and replaced when backends changes
 }
 
 type stickyKey struct {
@@ -74,9 +75,9 @@ type stickyKey struct {
 // Route identifies a port of a Service and its client.
 type Route struct {
 	Namespace, Service string
-	// Port is the name, number or target port of a Service port. Default: the first port of the Service.
+	// Port is the name, the number or the target port of a Service port. Default: the first port of the Service.
 	Port string
-	// Client identifies the client for session affinity. Each value stands for one client address.
+	// Client identifies the client for session affinity. Different values are treated as different client addresses.
 	Client string
 
 	// draw returns a random number in [0, n). It is called with the lock of the gateway held. Default: the random
@@ -88,7 +89,7 @@ func (r *Route) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.Namespace, Name: r.Service}
 }
 
-// NewGateway returns a Gateway. The Gateway starts its watches on first use.
+// NewGateway returns a Gateway. Its watches start on first use.
 func NewGateway(o GatewayOptions) *Gateway {
 	if o.Seed == 0 {
 		o.Seed = rand.Uint64()
@@ -113,8 +114,8 @@ func NewGateway(o GatewayOptions) *Gateway {
 	return g
 }
 
-// Start waits for the first use of the gateway, and then watches Services and EndpointSlices until ctx ends. Call it
-// once.
+// Start waits for the first use of the gateway, and then watches Services and EndpointSlices. It blocks until ctx
+// ends. Call Start once.
 func (g *Gateway) Start(ctx context.Context) error {
 	select {
 	case <-g.requested:
@@ -146,7 +147,8 @@ func (g *Gateway) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ready starts the watches if necessary, and blocks until the Services and EndpointSlices are listed.
+// Ready starts the watches if necessary. It blocks until the Services and EndpointSlices have been listed, or ctx
+// ends.
 func (g *Gateway) Ready(ctx context.Context) error {
 	g.request()
 	select {
@@ -167,7 +169,7 @@ func indexByService(obj any) ([]string, error) {
 	return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
 }
 
-// objectChanged refreshes the backend of a Service after the Service or one of its EndpointSlices has changed.
+// objectChanged refreshes the backend of a Service after a change of the Service or one of its EndpointSlices.
 func (g *Gateway) objectChanged(obj any) {
 	switch o := obj.(type) {
 	case *corev1.Service:
@@ -213,9 +215,9 @@ func (g *Gateway) refresh(key types.NamespacedName) {
 	}
 }
 
-// WaitForEndpoint blocks until the Services are listed, and then for up to 2 s until the Service has an endpoint,
-// because a Pod becomes Ready shortly before its endpoint is added. It returns an error only if ctx ends before the
-// Services are listed.
+// WaitForEndpoint blocks until the Services have been listed, and then until the Service has an endpoint, but at most
+// for 2 s. The wait is needed because a Pod becomes Ready shortly before its endpoint is added. WaitForEndpoint
+// returns an error only if ctx ends before the Services have been listed.
 func (g *Gateway) WaitForEndpoint(ctx context.Context, r Route) error {
 	if err := g.Ready(ctx); err != nil {
 		return err
@@ -246,10 +248,10 @@ func (g *Gateway) waitForEndpoint(ctx context.Context, r Route) {
 	}
 }
 
-// Pick selects an endpoint of a Service as kube-proxy does for a new connection: with session affinity the last
-// endpoint of the client, and otherwise a random endpoint. It does not block; see Ready. The error wraps
-// ErrNoEndpoint. The Target has no listener if no base has the address of the endpoint, or if the base does not
-// listen on the port of the endpoint.
+// Pick selects an endpoint of a Service, as kube-proxy does for a new connection: the last endpoint of the client if
+// session affinity applies, and otherwise a random endpoint. It does not block, and requires that Ready has returned.
+// Its errors wrap ErrNoEndpoint. The Target has no listener if no base has the address of the endpoint, or if the
+// base does not listen on the port of the endpoint.
 func (g *Gateway) Pick(r Route) (Target, error) {
 	e, err := g.choose(r)
 	if err != nil {
@@ -286,8 +288,8 @@ func (g *Gateway) choose(r Route) (endpoint, error) {
 	return dialled(i)
 }
 
-// endpoints returns the requested Service port with its endpoints, and the session affinity timeout. If no endpoint
-// can be picked, none is the reason. g.mu must be held.
+// endpoints returns the requested Service port with its endpoints, and the session affinity timeout. If there is no
+// endpoint to select, none is the reason. The caller must hold g.mu.
 func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, none string) {
 	b, ok := g.backends[r.key()]
 	if !ok {
@@ -311,7 +313,7 @@ func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, no
 	return p, b.affinity, ""
 }
 
-// Targets returns the targets among which Pick selects, and a channel that is closed when the targets may have
+// Targets returns the targets from which Pick selects, and a channel that is closed when the targets may have
 // changed. Only the address, the port and the Pod of each target are set. Targets does not block; see
 // WaitForEndpoint.
 func (g *Gateway) Targets(r Route) (c TargetSet, change <-chan struct{}) {
@@ -328,8 +330,8 @@ func (g *Gateway) Targets(r Route) (c TargetSet, change <-chan struct{}) {
 	return c, g.change
 }
 
-// Dial picks an endpoint and connects to the base behind it. It blocks until the Services are listed. The error
-// wraps ErrNoEndpoint or a *DialError.
+// Dial selects an endpoint, as Pick does, and connects to the base behind it. It blocks until the Services have been
+// listed. The error wraps ErrNoEndpoint or a *DialError, unless ctx ends first.
 func (g *Gateway) Dial(ctx context.Context, r Route) (net.Conn, error) {
 	if err := g.Ready(ctx); err != nil {
 		return nil, err

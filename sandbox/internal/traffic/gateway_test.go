@@ -30,7 +30,7 @@ import (
 
 var shop = Route{Namespace: "shop", Service: "biz1", Client: "c"}
 
-// offer replaces the endpoints of a Service.
+// offer replaces the endpoints of a Service with the given endpoints.
 func offer(t testing.TB, c *fake.Clientset, endpoints ...discoveryv1.Endpoint) {
 	t.Helper()
 	_, err := c.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice("biz1-x", endpoints...),
@@ -49,7 +49,8 @@ func createService(t testing.TB, c *fake.Clientset, s *corev1.Service) {
 	}
 }
 
-// waitForPick waits until the gateway picks the wanted endpoint; empty = the Service has no endpoint.
+// waitForPick waits until the gateway selects the given endpoint. If it is empty, waitForPick waits until the Service
+// has no endpoint.
 func waitForPick(t *testing.T, g *Gateway, want string) {
 	t.Helper()
 	eventually(t, func() error {
@@ -119,7 +120,7 @@ func TestDialFailsWithoutServices(t *testing.T) {
 	}
 }
 
-// gatewayWith returns a gateway that picks from the given endpoints and needs no API server.
+// gatewayWith returns a gateway that selects from the given endpoints and needs no API server.
 func gatewayWith(svc *corev1.Service, c clock.PassiveClock, endpoints ...discoveryv1.Endpoint) *Gateway {
 	g := NewGateway(GatewayOptions{Targets: &bases{}, Seed: 7, Clock: c})
 	g.backends[shop.key()] = backendOf(svc, []*discoveryv1.EndpointSlice{slice("x", endpoints...)})
@@ -193,8 +194,9 @@ func TestSessionAffinity(t *testing.T) {
 	}
 }
 
-// Without connection reuse, each request must use the current endpoints of the Service. With reuse, a connection must
-// keep the endpoint that was selected when the connection was opened.
+// TestStreamViaService checks which endpoints a stream uses. Without connection reuse, each request must use a
+// current endpoint of the Service. With reuse, a connection must keep the endpoint that was selected when the
+// connection was opened.
 func TestStreamViaService(t *testing.T) {
 	for _, reuse := range []bool{false, true} {
 		t.Run(fmt.Sprint("reuse=", reuse), func(t *testing.T) {
@@ -254,8 +256,8 @@ func TestStreamViaService(t *testing.T) {
 	}
 }
 
-// A stream must wait for the endpoint of a Pod that has just become Ready. If no endpoint is added in time, the
-// requests must be lost.
+// TestStreamWaitsForTheFirstEndpoint checks that a stream waits for the endpoint of a Pod that has just become Ready,
+// and that its requests are lost if no endpoint is added in time.
 func TestStreamWaitsForTheFirstEndpoint(t *testing.T) {
 	r := newRig(t)
 	createService(t, r.client, service())
@@ -375,7 +377,8 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// A CONNECT tunnel must forward data, connection closes and connection resets.
+// TestConnect checks that a CONNECT tunnel forwards data, connection closes and connection resets, and that a refused
+// connection results in status 502.
 func TestConnect(t *testing.T) {
 	r := newRig(t)
 	_, addr := proxied(t, r)
@@ -428,7 +431,8 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// CONNECT to a loopback address must be allowed only for the command port of a base outside the sandbox.
+// TestConnectToLoopback checks that CONNECT to a loopback address is allowed only for the command port of a base
+// outside the sandbox.
 func TestConnectToLoopback(t *testing.T) {
 	r := newRig(t)
 	_, addr := proxied(t, r)
@@ -452,8 +456,8 @@ func TestConnectToLoopback(t *testing.T) {
 	}
 }
 
-// Requests to a port on which the base does not listen must be lost. The error must contain the requested port and
-// the port on which the base listens.
+// TestStreamToAClosedPort checks that requests to a port on which the base does not listen are lost. The error must
+// contain the requested port and the port on which the base listens.
 func TestStreamToAClosedPort(t *testing.T) {
 	for _, reuse := range []bool{false, true} {
 		r := newRig(t)
@@ -470,7 +474,8 @@ func TestStreamToAClosedPort(t *testing.T) {
 	}
 }
 
-// With the password, a client must be able to connect to the command ports of bases, and to no other address.
+// TestCommands checks that, with the password, a client can connect to the command ports of bases and to no other
+// address.
 func TestCommands(t *testing.T) {
 	r := newRig(t)
 	says := func(text string) string {

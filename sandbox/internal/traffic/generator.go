@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// ErrNoStream is wrapped in the error for a stream that was never started.
+// ErrNoStream is wrapped in the error for a stream that does not exist.
 var ErrNoStream = errors.New("no such stream")
 
-// ErrStreamExists is wrapped in the error for a stream whose name the group already uses.
+// ErrStreamExists is wrapped in the error for a new stream whose name already exists in the group.
 var ErrStreamExists = errors.New("a stream with this name already exists")
 
 // errNotRunning is returned by StartStream after Start has returned.
@@ -22,11 +22,11 @@ var errNotRunning = errors.New("the traffic generator is not running")
 
 // GeneratorOptions configures a Generator.
 type GeneratorOptions struct {
-	// Gateway picks the endpoints of Services. Required, unless the Spec of every stream has an Address.
+	// Gateway selects the endpoints of Services. Required, unless the Spec of every stream has an Address.
 	Gateway *Gateway
-	// Targets finds the bases of groups. Required, unless the Spec of every stream has an Address.
+	// Targets finds the bases of a group. Required, unless the Spec of every stream has an Address.
 	Targets Targets
-	// Lost is called concurrently for the first MaxLost lost requests of each stream. Default: lost requests are
+	// Lost is called concurrently for lost requests, at most MaxLost of each stream. Default: lost requests are
 	// counted, but not reported.
 	Lost func(LostRequest)
 }
@@ -37,7 +37,7 @@ type Generator struct {
 	started chan struct{} // closed when Start is called
 
 	mu     sync.Mutex
-	launch func(plan, func(context.Context) Record, func(Record)) *stream // nil while Start does not run
+	launch func(plan, func(context.Context) Record, func(Record)) *stream // nil while Start is not running
 	groups map[string]map[string]*stream
 	order  map[string][]string // stream names in the order in which the streams started
 	wg     sync.WaitGroup
@@ -49,8 +49,8 @@ func NewGenerator(o GeneratorOptions) *Generator {
 		order: map[string][]string{}}
 }
 
-// Start runs streams until ctx ends. It then cancels all streams and returns when they have ended. While streams run,
-// it also measures delays of the machine. Call it once.
+// Start runs streams and blocks until ctx ends. It then cancels all streams and returns when they have ended. While
+// streams run, it also measures the delays that this machine causes. Call Start once.
 func (g *Generator) Start(ctx context.Context) error {
 	g.mu.Lock()
 	g.launch = func(p plan, do func(context.Context) Record, lost func(Record)) *stream {
@@ -67,19 +67,19 @@ func (g *Generator) Start(ctx context.Context) error {
 	return err
 }
 
-// endpointTimeout is the maximum time for which a stream waits for the first endpoint of its Service.
+// endpointTimeout is how long the start of a stream waits for the first endpoint of its Service.
 const endpointTimeout = 2 * time.Second
 
-// StartStream starts a stream of a group. It blocks until Start runs and the gateway has listed the Services. With
-// via: bases, it also waits until each base listens. With via: service, it waits up to 2 s for the first endpoint or
-// response, because a Pod becomes Ready shortly before its Service has the endpoint. Stream names are unique in a
-// group, including the names of stopped streams.
+// StartStream starts a stream of a group. It blocks until Start is running and, for a Service, the gateway has listed
+// the Services. With via: bases, it also blocks until each base listens. With via: service, it waits up to 2 s for
+// the first endpoint or response, because a Pod becomes Ready shortly before its Service has the endpoint. The stream
+// name must be unique in the group, even among stopped streams.
 func (g *Generator) StartStream(ctx context.Context, group string, spec Spec) error {
 	return g.StartStreamWith(ctx, group, spec, nil)
 }
 
-// StartStreamWith starts a stream with the targets in first. SetTargets can replace these targets. StartStreamWith
-// does not wait for endpoints. If first is nil, it behaves like StartStream.
+// StartStreamWith starts a stream that sends its requests to the targets in first. SetTargets can replace the targets
+// later. StartStreamWith does not wait for endpoints. If first is nil, it is the same as StartStream.
 func (g *Generator) StartStreamWith(ctx context.Context, group string, spec Spec, first *TargetSet) error {
 	var pushed *pushedTargets
 	if first != nil {
@@ -147,8 +147,9 @@ func (g *Generator) waitReady(ctx context.Context, r *requester, pushed *pushedT
 	return nil
 }
 
-// routing returns two functions: the first picks the target of a request, and the second opens a connection to a
-// newly picked target, for connections that are reused. The second function is nil if connections are not reused.
+// routing returns two functions. The first selects the target of a request. The second opens a connection to a newly
+// selected target; it is used for connections that several requests share. The second function is nil if the stream
+// cannot share connections between targets.
 func (g *Generator) routing(group string, p *plan, pushed *pushedTargets) (func() (Target, error),
 	func(context.Context) (net.Conn, error)) {
 	var draw func(n int) int
@@ -180,12 +181,12 @@ func (g *Generator) routing(group string, p *plan, pushed *pushedTargets) (func(
 		func(ctx context.Context) (net.Conn, error) { return g.o.Gateway.Dial(ctx, route) }
 }
 
-// roundRobin returns a function that returns the matching bases in turn.
+// roundRobin selects the matching bases in turn.
 type roundRobin struct {
 	names []string
 
 	mu       sync.Mutex
-	all      []Target // list of bases from which matching was computed
+	all      []Target // list of bases from which matching was derived
 	matching []Target
 	n        int
 }
@@ -237,15 +238,15 @@ func (g *Generator) find(group, name string) (*stream, error) {
 	return nil, fmt.Errorf("traffic %q: %w", name, ErrNoStream)
 }
 
-// SetTargets replaces the targets of a stream started with StartStreamWith. It ignores unknown streams.
+// SetTargets replaces the targets of a stream that was started with StartStreamWith. It ignores unknown streams.
 func (g *Generator) SetTargets(group, name string, c TargetSet) {
 	if s, err := g.find(group, name); err == nil && s.pushed != nil {
 		s.pushed.set(c)
 	}
 }
 
-// Stop stops a stream, waits for in-flight requests until ctx ends, and returns the result of the stream. It may be
-// called more than once.
+// Stop stops a stream and returns its result. It blocks until the in-flight requests have completed, or ctx ends. It
+// may be called more than once.
 func (g *Generator) Stop(ctx context.Context, group, name string) (*StreamResult, error) {
 	s, err := g.find(group, name)
 	if err != nil {
@@ -261,8 +262,8 @@ func (g *Generator) Stop(ctx context.Context, group, name string) (*StreamResult
 	return end, nil
 }
 
-// Records yields the request log of a stream in the order in which requests were due, without in-flight requests. It
-// may be called while the stream runs.
+// Records returns the request log of a stream, in the order in which the requests were due. In-flight requests are
+// omitted. Records may be called while the stream is running.
 func (g *Generator) Records(group, name string) (iter.Seq[Record], error) {
 	s, err := g.find(group, name)
 	if err != nil {
@@ -271,7 +272,7 @@ func (g *Generator) Records(group, name string) (iter.Seq[Record], error) {
 	return s.log.all(), nil
 }
 
-// Drop cancels the streams of a group, waits until they have ended, and removes them.
+// Drop cancels the streams of a group and removes them. It blocks until they have ended.
 func (g *Generator) Drop(group string) {
 	streams := g.streams(group)
 	g.mu.Lock()

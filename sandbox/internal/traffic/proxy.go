@@ -19,8 +19,8 @@ import (
 
 type hostKey struct{}
 
-// newProxy returns the reverse proxy for requests other than CONNECT. Each request opens a new connection, so an
-// endpoint is selected for each request.
+// newProxy returns the reverse proxy for all requests except CONNECT. It opens a new connection for each request, so
+// that an endpoint is selected for each request.
 func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport: &http.Transport{
@@ -39,8 +39,9 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 // ServeHTTP implements an HTTP proxy to Services (http://SERVICE.NAMESPACE[:PORT]/…) and bases (http://IP[:PORT]/…).
 // The port of a base is its module port (the default) or its command port. CONNECT can also connect to the command
 // port of a base that runs on this machine outside the sandbox. All other addresses are forbidden. The response has a
-// 4xx status if the host is neither a Service nor a base, 503 if the Service has no endpoints, and 502 if the base
-// refuses the connection. If the connection to the base breaks later, the connection to the client is closed too.
+// 4xx status if the host is neither a Service nor a base, status 503 if the Service has no endpoints, and status 502
+// if the base refuses the connection. If the connection to the base fails later, ServeHTTP closes the connection to
+// the client.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
@@ -57,7 +58,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Commands returns an HTTP proxy for controllers on other machines. It supports only CONNECT to the command ports of
-// bases, and requires the user name and the password.
+// bases, and requires the given user name and password.
 func (g *Gateway) Commands(user, password string) http.Handler {
 	want := "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +86,8 @@ func (g *Gateway) dialArklet(ctx context.Context, authority string) (net.Conn, e
 	return connect(ctx, t, t.Arklet)
 }
 
-// forbidden is the error for a host to which the gateway does not connect.
+// forbidden is the error for a host to which the gateway does not connect. It contains the HTTP status of the
+// response.
 type forbidden struct {
 	status int
 	text   string
@@ -104,7 +106,7 @@ func (g *Gateway) dialTunnel(ctx context.Context, authority string) (net.Conn, e
 	return g.dialHost(ctx, authority)
 }
 
-// dialHost connects to the Service or the base in the host of a URL.
+// dialHost connects to the Service or the base in authority, the host and port of a URL.
 func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, error) {
 	at := url.URL{Host: authority}
 	host, port := at.Hostname(), at.Port()
@@ -155,7 +157,8 @@ func proxyFailed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// tunnel copies data between the client and the target in both directions until both connections have ended.
+// tunnel handles a CONNECT request: it copies data between the client and the target in both directions until both
+// connections have ended.
 func (g *Gateway) tunnel(w http.ResponseWriter, r *http.Request, dial func(context.Context, string) (net.Conn, error)) {
 	far, err := dial(r.Context(), r.Host)
 	if err != nil {
@@ -179,8 +182,8 @@ func (g *Gateway) tunnel(w http.ResponseWriter, r *http.Request, dial func(conte
 	wg.Wait()
 }
 
-// copyAndClose copies data until the source connection ends, and then ends the destination connection in the same
-// way: with a reset or a close.
+// copyAndClose copies data until the source connection ends. It then ends the destination connection in the same way:
+// with a reset or a close.
 func copyAndClose(to net.Conn, from io.Reader) {
 	_, err := io.Copy(to, from)
 	if c, ok := to.(*conn); ok {

@@ -9,24 +9,24 @@ import (
 
 // TargetSet is the set of targets from which a stream selects.
 type TargetSet struct {
-	// Targets contains each address once.
+	// Targets contains at most one target for each address.
 	Targets []Target `json:"targets,omitempty"`
-	// Affinity is how long a stream keeps its endpoint (session affinity); 0 = it selects an endpoint for each
-	// connection.
+	// Affinity is the session affinity timeout, during which a stream keeps its endpoint; 0 means that the stream
+	// selects an endpoint for each connection.
 	Affinity time.Duration `json:"affinity,omitempty"`
-	// EmptyReason states why Targets is empty.
+	// EmptyReason is the reason why Targets is empty; otherwise it is empty.
 	EmptyReason string `json:"emptyReason,omitempty"`
 }
 
-// pushedTargets holds the targets of a stream whose caller supplies the targets; see Generator.SetTargets. Its
-// methods may be called concurrently.
+// pushedTargets holds the targets of a stream that receives its targets from the caller; see Generator.SetTargets.
+// Its methods may be called concurrently.
 type pushedTargets struct {
 	mu           sync.Mutex
 	targetSet    TargetSet
 	lastEndpoint lastEndpoint
 }
 
-// set replaces the targets. The caller must not change c afterwards.
+// set replaces the targets. The caller must not modify c afterwards.
 func (p *pushedTargets) set(c TargetSet) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,8 +39,8 @@ func (p *pushedTargets) targets() []Target {
 	return p.targetSet.Targets
 }
 
-// pick selects a target as Gateway.Pick does. It calls draw with the lock held; if draw is nil, the selection is
-// random.
+// pick selects a target in the same way as Gateway.Pick. It calls draw with the lock held. If draw is nil, it uses
+// the default random source.
 func (p *pushedTargets) pick(draw func(n int) int) (Target, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,8 +62,8 @@ type lastEndpoint struct {
 	last time.Time
 }
 
-// choose returns one of n endpoints: the last endpoint within the affinity timeout, and otherwise the endpoint that
-// draw selects.
+// choose returns the index of one of n endpoints: the last endpoint if it was used within the affinity timeout, and
+// otherwise the endpoint that draw selects.
 func (s *lastEndpoint) choose(n int, ip func(i int) string, affinity time.Duration, now time.Time,
 	draw func(n int) int) int {
 	if affinity <= 0 {

@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// referenceInterval is the time between two reference requests.
+// referenceInterval is the interval between reference requests.
 const referenceInterval = 200 * time.Millisecond
 
-// measureDelays sends reference requests while streams run, until ctx ends. A reference request is one byte that
-// another goroutine returns through pipes. No other work is involved, so the duration of a reference request is a
-// delay of the machine. Requests of streams have at least the same delay, because they involve more goroutines and
+// measureDelays sends reference requests while streams are running. It blocks until ctx ends. A reference request is
+// one byte that another goroutine returns through pipes. Because no other work is involved, its duration is a delay
+// that the machine causes. Requests of streams are delayed at least as long, because they involve more goroutines and
 // processes.
 func (g *Generator) measureDelays(ctx context.Context) error {
 	in, out, err := os.Pipe()
@@ -74,14 +74,15 @@ func (l *requestLog) referenceSent(sent time.Time) {
 	l.reference = sent
 }
 
-// referenceDone records that a reference request was answered.
+// referenceDone records that the reference request was answered.
 func (l *requestLog) referenceDone(sent, back time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.late, l.reference = max(l.late, back.Sub(sent)), time.Time{}
 }
 
-// delay returns the longest delay so far, including the delay of the pending reference request. l.mu must be held.
+// delay returns the longest delay so far, including the delay of the pending reference request. The caller must hold
+// l.mu.
 func (l *requestLog) delay() time.Duration {
 	if l.reference.IsZero() {
 		return l.late

@@ -4,7 +4,7 @@ package traffic
 
 import "syscall"
 
-// rejection never detects a rejected connection, because kube-proxy runs only on Linux.
+// rejection does not detect rejected connections, because kube-proxy runs only on Linux.
 type rejection struct{}
 
 func (*rejection) watch(syscall.RawConn) error { return nil }

@@ -25,7 +25,7 @@ const maxBody = 64 << 10
 type requester struct {
 	group     string
 	spec      plan
-	pick      func() (Target, error) // returns the target of the next request; nil if the transport selects it
+	pick      func() (Target, error) // returns the target of a request; nil if the transport selects it
 	transport *http.Transport
 }
 
@@ -52,7 +52,7 @@ func newRequester(group string, spec plan, pick func() (Target, error),
 
 func (r *requester) close() { r.transport.CloseIdleConnections() }
 
-// do sends one request and returns its result.
+// do sends one request and returns its record.
 func (r *requester) do(ctx context.Context) Record {
 	ctx, cancel := context.WithTimeout(ctx, r.spec.timeout)
 	defer cancel()
@@ -98,7 +98,8 @@ func (r *requester) do(ctx context.Context) Record {
 	return r.classify(t, resp, body)
 }
 
-// errorNoListener and the following constants are the errors of records whose Result has several possible causes.
+// errorNoListener and the following constants are texts for Record.Error that distinguish the possible causes of a
+// Result.
 const (
 	errorNoListener = "the base no longer listens on this port"
 	errorNoBase     = "no base has this address"
@@ -108,7 +109,7 @@ const (
 	errorCutOff     = "connection closed before the end of the response"
 )
 
-// classify returns the record for a complete response.
+// classify returns the record for a request with a complete response.
 func (r *requester) classify(t Target, resp *http.Response, body []byte) Record {
 	status := resp.StatusCode
 	o := newRecord(t)
@@ -144,7 +145,7 @@ func (r *requester) classify(t Target, resp *http.Response, body []byte) Record 
 	return o
 }
 
-// failureRecord returns the record for a request that failed with err. Every error after the deadline is classified
+// failureRecord returns the record for a request that failed with err. It classifies every error after the deadline
 // as a timeout. The error texts contain no local ports, so that equal failures have equal texts.
 func failureRecord(ctx context.Context, t Target, err error) Record {
 	var d *DialError

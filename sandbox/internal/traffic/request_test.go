@@ -14,7 +14,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// For each result, a server behaves in the way that causes this result. The record of the request must have this
+// TestResults checks the record of a request for each result. For this, a server behaves in a way that causes the
 // result.
 func TestResults(t *testing.T) {
 	reset := func(c *net.TCPConn) {
@@ -154,7 +154,8 @@ func TestNoBaseMatches(t *testing.T) {
 	}
 }
 
-// Requests must use the matching bases in turn, including bases that are down and bases that were added later.
+// TestBasesAreUsedRoundRobin checks that requests use the matching bases in turn, including bases that are down and
+// bases that were added later.
 func TestBasesAreUsedRoundRobin(t *testing.T) {
 	r := newRig(t)
 	web := serve(t, answer("", "biz1", "1"))

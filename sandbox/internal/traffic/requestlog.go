@@ -9,7 +9,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// chunk is the number of records that are allocated together. With chunks, records are not copied when the log grows.
+// chunk is the number of records that are allocated together. Allocating records in chunks avoids copying them when
+// the log grows.
 const chunk = 4096
 
 // requestLog stores every request of a stream. Its methods may be called concurrently.
@@ -17,7 +18,7 @@ type requestLog struct {
 	start time.Time
 
 	mu       sync.Mutex
-	chunks   []*[chunk]Record // the Result of a record is empty while the request is in flight
+	chunks   []*[chunk]Record // records; Result is empty while a request is in flight
 	started  int
 	finished int
 	results  map[Result]int
@@ -31,8 +32,8 @@ type requestLog struct {
 }
 
 func newRequestLog(start time.Time) *requestLog {
-	// longest is the upper limit of the latencies: no latency is longer than the timeout of a stream plus the delay
-	// of the generator.
+	// longest is the upper limit of the latencies. A latency is at most the timeout of a stream plus the delay of the
+	// generator.
 	const longest = 10 * time.Minute
 	return &requestLog{
 		start: start, results: map[Result]int{}, versions: map[string]int{},
@@ -40,7 +41,7 @@ func newRequestLog(start time.Time) *requestLog {
 	}
 }
 
-// begin records that a request is due, and returns the index of the request, from 0.
+// begin adds a request that is due, and returns its index in the log, from 0.
 func (l *requestLog) begin(due time.Duration) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,11 +56,11 @@ func (l *requestLog) begin(due time.Duration) int {
 
 func (l *requestLog) at(n int) *Record { return &l.chunks[n/chunk][n%chunk] }
 
-// lostSoFar returns the number of lost requests. l.mu must be held.
+// lostSoFar returns the number of lost requests. The caller must hold l.mu.
 func (l *requestLog) lostSoFar() int { return l.finished - l.results[OK] }
 
-// finish records the result of a request and fills in Seq and Due of the record. It returns the number of requests
-// that were lost so far.
+// finish records the result of request n. It returns the record with Seq and Due filled in, and the number of
+// requests that were lost so far.
 func (l *requestLog) finish(n int, r Record) (Record, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +93,7 @@ func (l *requestLog) quantile(q float64) time.Duration {
 	return min(time.Duration(l.latencies.ValueAtQuantile(q))*time.Microsecond, l.slowest)
 }
 
-// all yields the records in the order in which the requests were due, without in-flight requests.
+// all yields the records in the order in which the requests were due. It omits in-flight requests.
 func (l *requestLog) all() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		records := make([]Record, 0, chunk)
@@ -116,7 +117,7 @@ func (l *requestLog) len() int {
 	return l.started
 }
 
-// slice appends the finished requests of the chunk that starts at index from.
+// slice appends the records of the completed requests in the chunk that starts at the index from.
 func (l *requestLog) slice(to []Record, from int) []Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +129,7 @@ func (l *requestLog) slice(to []Record, from int) []Record {
 	return to
 }
 
-// lost returns the first lost requests, at most MaxLost.
+// lost returns the first lost requests, but at most MaxLost.
 func (l *requestLog) lost() []Record {
 	var out []Record
 	for r := range l.all() {
@@ -154,7 +155,8 @@ func count(r Record, sent, lost *int, versions *map[string]int) {
 	(*versions)[r.Version]++
 }
 
-// seconds returns the request counts for each second from the start of the stream, without gaps.
+// seconds returns the request counts for each second from the start of the stream, including seconds without
+// requests.
 func (l *requestLog) seconds() []Second {
 	var out []Second
 	for r := range l.all() {
@@ -168,11 +170,12 @@ func (l *requestLog) seconds() []Second {
 	return out
 }
 
-// maxBins limits the number of bins of a stream. A screen has no space for more bars that are a few pixels wide.
+// maxBins is the maximum number of bins of a stream. A chart on a screen has no space for more bars.
 const maxBins = 600
 
-// bins returns the request counts for equal intervals of a stream of the given length. The interval is the smallest
-// round duration that needs at most maxBins bins.
+// bins returns the request counts for equal intervals of a stream that ran for length. width is the smallest of the
+// predefined widths that needs at most maxBins bins. If the stream is too long for all of them, bins returns 0 and
+// nil.
 func (l *requestLog) bins(length time.Duration) (width time.Duration, out []Bin) {
 	for _, ms := range []time.Duration{10, 20, 50, 100, 200, 500} {
 		width = ms * time.Millisecond

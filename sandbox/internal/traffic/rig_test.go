@@ -18,10 +18,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// patience is also the timeout of requests, so it must not exceed maxTimeout.
+// patience is the timeout of waits and also of requests, so it must not exceed maxTimeout.
 const patience = min(check.Patience, maxTimeout)
 
-// bases implements Targets with a list that tests can replace.
+// bases is a Targets whose list of bases a test can replace.
 type bases struct{ list atomic.Pointer[[]Target] }
 
 func (b *bases) set(list ...Target) { b.list.Store(&list) }
@@ -42,7 +42,7 @@ func (b *bases) Group(string) []Target {
 	return nil
 }
 
-// rig has a gateway and a generator that run until the test ends.
+// rig is a test setup: a gateway and a generator that run until the end of the test.
 type rig struct {
 	bases     bases
 	client    *fake.Clientset
@@ -66,20 +66,20 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// eventually calls look until it returns nil.
+// eventually calls look repeatedly until it returns nil.
 func eventually(t testing.TB, look func() error) {
 	t.Helper()
 	check.Eventually(t, patience, look)
 }
 
-// run starts a stream and waits until the stream has reached its limit.
+// run starts a stream, waits until the stream has reached its limit, and returns its result.
 func (r *rig) run(t testing.TB, spec Spec) *StreamResult {
 	t.Helper()
 	check.Must(t, r.generator.StartStream(t.Context(), "g", spec))
 	return r.finish(t, spec.Name)
 }
 
-// finish waits until a stream has ended.
+// finish waits until a stream has ended, and returns its result.
 func (r *rig) finish(t testing.TB, name string) *StreamResult {
 	t.Helper()
 	s, err := r.generator.find("g", name)
@@ -94,19 +94,19 @@ func (r *rig) finish(t testing.TB, name string) *StreamResult {
 	return end
 }
 
-// answer returns a handler that responds in the same way as fakebase.
+// answer returns a handler that responds like a module on a fakebase.
 func answer(host, biz, version string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"base":"id","hostName":%q,"biz":%q,"version":%q,"request":1}`, host, biz, version)
 	}
 }
 
-// status returns a handler that responds with an HTTP status.
+// status returns a handler that responds with the HTTP status code.
 func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
 
-// serve starts a server with the handler and returns its address.
+// serve starts a server with the handler h and returns its address.
 func serve(t testing.TB, h http.Handler) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(func() {
@@ -116,8 +116,8 @@ func serve(t testing.TB, h http.Handler) string {
 	return strings.TrimPrefix(s.URL, "http://")
 }
 
-// listen starts a listener and returns its address. It calls a function for each connection after the request has
-// arrived.
+// listen starts a listener and returns its address. For each connection, it waits for the first data and then calls
+// use.
 func listen(t testing.TB, use func(*net.TCPConn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -148,7 +148,7 @@ func closed(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// spec returns a Spec with the fields that differ between tests.
+// spec returns a valid Spec with the given name, rate and total, after applying the functions in change.
 func spec(name string, rate, total int, change ...func(*Spec)) Spec {
 	s := Spec{Total: total}
 	s.Name, s.Via, s.Module, s.Rate = name, v1alpha1.ViaBases, "biz1", &rate

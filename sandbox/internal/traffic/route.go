@@ -12,23 +12,24 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// backend is a Service as seen by a client.
+// backend is a Service as its clients see it.
 type backend struct {
 	ports []backendPort
-	// affinity is how long a client keeps its endpoint; 0 = no session affinity.
+	// affinity is the session affinity timeout, during which a client keeps its endpoint; 0 means no session
+	// affinity.
 	affinity time.Duration
 }
 
 type backendPort struct {
 	name, number, target string
-	endpoints            []endpoint // endpoints that receive the connections of clients
-	unresolved           bool       // target is a port name that no Pod of the Service defines
-	headless             bool       // the Service has no cluster IP, so its ports are not translated
+	endpoints            []endpoint // endpoints to which clients connect
+	unresolved           bool       // whether target is a port name that no Pod of the Service defines
+	headless             bool       // whether the Service has no cluster IP, so its ports are not mapped
 }
 
-// dialled returns the port to which a client connects at an endpoint if the client requests a Service port by name,
-// number or target port. A client of a headless Service connects to the number that it requests, or to the number in
-// the DNS SRV record of a port name.
+// dialled returns the port of the endpoint e to which a client connects if the client requests the Service port
+// asked, a name, a number or a target port. A client of a headless Service connects to the number that it requests,
+// or to the number in the DNS SRV record of a port name.
 func (p *backendPort) dialled(e endpoint, asked string) string {
 	_, err := strconv.Atoi(asked)
 	switch {
@@ -48,7 +49,7 @@ type endpoint struct {
 	ready, serving, terminating bool
 }
 
-// port returns a Service port by name, number or target port; empty = the first port.
+// port returns the Service port with the given name, number or target port. If p is empty, it returns the first port.
 func (b *backend) port(p string) (*backendPort, bool) {
 	for i := range b.ports {
 		c := &b.ports[i]
@@ -66,8 +67,8 @@ func (b *backend) port(p string) (*backendPort, bool) {
 
 // backendOf selects endpoints by the rules of kube-proxy [kubernetes/pkg/proxy, CategorizeEndpoints]: all ready
 // endpoints or, if no endpoint is ready, the endpoints that are serving and terminating. A headless Service has only
-// its ready endpoints, as in DNS. Traffic policies and topology hints are ignored, because the client has no Node and
-// no zone.
+// its ready endpoints, as in DNS. backendOf ignores traffic policies and topology hints, because the client has no
+// Node and no zone.
 func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice) *backend {
 	b := &backend{}
 	if svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
@@ -100,8 +101,9 @@ func backendOf(svc *corev1.Service, sliceList []*discoveryv1.EndpointSlice) *bac
 }
 
 // endpointsOf returns the endpoints of a port, one for each address, sorted by address. Pods on the same base share
-// an address. If both the old and the new Pod are endpoints, kube-proxy prefers an endpoint that is not terminating;
-// otherwise its choice is undefined. In that case endpointsOf prefers a ready endpoint.
+// an address. If the old and the new Pod on a base are both endpoints, endpointsOf prefers an endpoint that is not
+// terminating, like kube-proxy. If this does not decide, the choice of kube-proxy is undefined, and endpointsOf
+// prefers a ready endpoint.
 func endpointsOf(sliceList []*discoveryv1.EndpointSlice, p *corev1.ServicePort) []endpoint {
 	byIP := map[string]endpoint{}
 	for _, s := range sliceList {
@@ -140,8 +142,8 @@ func supersedes(n, old endpoint) bool {
 	return !n.terminating && (old.terminating || n.ready || !old.ready)
 }
 
-// portOf returns the port number of a Service port at the endpoints of an EndpointSlice; empty if the slice does not
-// have the port.
+// portOf returns the number that a Service port has at the endpoints of an EndpointSlice. It returns an empty string
+// if the EndpointSlice does not contain the port.
 func portOf(s *discoveryv1.EndpointSlice, p *corev1.ServicePort) string {
 	for _, q := range s.Ports {
 		if q.Name != nil && *q.Name == p.Name && q.Port != nil && *q.Port != 0 &&

@@ -26,7 +26,7 @@ func service(change ...func(*corev1.ServiceSpec)) *corev1.Service {
 	return s
 }
 
-// slice returns an EndpointSlice for the port named http. Each endpoint has an IP address, a Pod and conditions.
+// slice returns an EndpointSlice with the given endpoints and a port named http.
 func slice(name string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
@@ -129,8 +129,8 @@ func TestWhichEndpointsCount(t *testing.T) {
 	}
 }
 
-// The port number of an endpoint may differ between the ports of a Service and between Pods. If no Pod has a port
-// with the requested name, there must be no endpoints.
+// TestPortsOfEndpoints checks that the port number of an endpoint can differ between the ports of a Service and
+// between Pods. If no Pod has a port with the requested name, the Service port must have no endpoints.
 func TestPortsOfEndpoints(t *testing.T) {
 	svc := service(func(s *corev1.ServiceSpec) {
 		s.Ports = append(s.Ports, corev1.ServicePort{Name: "plain", Port: 82, TargetPort: intstr.FromInt32(9999)})
@@ -158,8 +158,8 @@ func TestPortsOfEndpoints(t *testing.T) {
 	}
 }
 
-// A client of a headless Service must connect to the requested port number, because the ports of the Service are not
-// translated.
+// TestPortsOfAHeadlessService checks that a client of a headless Service connects to the port number that it
+// requests, because the ports of such a Service are not mapped.
 func TestPortsOfAHeadlessService(t *testing.T) {
 	for name, c := range map[string]struct {
 		address string

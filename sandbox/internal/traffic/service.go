@@ -10,15 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// reachInterval is the time between two attempts to connect to a Service without endpoints.
+// reachInterval is the interval between attempts to reach a module through its Service.
 const reachInterval = 10 * time.Millisecond
 
-// errRejected is the error for a connection that kube-proxy rejects because the Service has no endpoints.
+// errRejected is the error for a connection that kube-proxy has rejected because the Service has no endpoints.
 var errRejected = fmt.Errorf("%w: kube-proxy rejects connections to the Service", ErrNoEndpoint)
 
-// ClusterAddress returns the IP:port of a Service port in its cluster. port is a port name, number or target port;
-// empty = the first port. ClusterAddress returns an error for a Service without a cluster IP, because kube-proxy does
-// not handle it.
+// ClusterAddress returns the IP:port of a Service port in its cluster. port is a port name, number or target port. If
+// it is empty, the first port is used. ClusterAddress returns an error for a Service without a cluster IP, which
+// kube-proxy does not handle.
 func ClusterAddress(svc *corev1.Service, port string) (string, error) {
 	name := svc.Namespace + "/" + svc.Name
 	switch svc.Spec.ClusterIP {
@@ -36,7 +36,7 @@ func ClusterAddress(svc *corev1.Service, port string) (string, error) {
 }
 
 // dialService connects to the cluster IP of a Service. The error wraps ErrNoEndpoint if kube-proxy has rejected the
-// connection. Without this check, a rejected connection looks like a refused connection.
+// connection. For other clients, such a rejection looks like a refused connection.
 func dialService(ctx context.Context, addr string) (net.Conn, error) {
 	var rejected rejection
 	d := dialer
@@ -48,8 +48,9 @@ func dialService(ctx context.Context, addr string) (net.Conn, error) {
 	return c, err
 }
 
-// waitReachable blocks until the module responds at the cluster IP of its Service, or ctx ends. kube-proxy applies
-// its rules shortly after the endpoints change. Until then, packets to the cluster IP leave the cluster.
+// waitReachable sends requests until the module responds at the cluster IP of its Service, or ctx ends. It is needed
+// because kube-proxy applies its rules shortly after the endpoints have changed. Until then, packets to the cluster
+// IP leave the cluster.
 func (r *requester) waitReachable(ctx context.Context) {
 	defer r.close()
 	for {

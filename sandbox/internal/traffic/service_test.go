@@ -11,7 +11,7 @@ import (
 
 func TestClusterAddress(t *testing.T) {
 	for _, c := range []struct {
-		ip, port, want string // want is the expected address, or a part of the expected error
+		ip, port, want string // want is the expected address, or part of the expected error
 	}{
 		{"10.96.0.7", "", "10.96.0.7:80"},
 		{"10.96.0.7", "http", "10.96.0.7:80"},

@@ -13,53 +13,53 @@ import (
 )
 
 // maxRate and the following constants are the limits of a stream. When a stream reaches MaxDuration or MaxTotal, it
-// stops, and its Summary has a Note.
+// stops, and the reason is in Summary.Note.
 const (
 	maxRate    = 5000
 	maxTimeout = time.Minute
-	// DefaultDuration is the default run time of a stream, MaxDuration the maximum run time, and MaxTotal the maximum
-	// number of requests. These limits stop streams that the user has forgotten.
+	// DefaultDuration is the default run time of a stream. MaxDuration is the maximum run time, and MaxTotal is the
+	// maximum number of requests. These limits stop streams that the user has forgotten.
 	DefaultDuration = 15 * time.Minute
 	MaxDuration     = 24 * time.Hour
 	MaxTotal        = 2_000_000
 	// MaxOpen is the maximum number of in-flight requests. Each request uses two file descriptors. Requests beyond
-	// the limit are not sent; they are lost with the result Other.
+	// the limit are not sent. They are recorded as lost, with the result Other.
 	MaxOpen = 4096
 	// MaxLost is the maximum number of lost requests of a stream that are reported individually.
 	MaxLost = 1000
 )
 
-// Spec defines a stream: the requests, their target and their limits. It is part of the control API.
+// Spec describes a stream: its requests, their target and their limits. It is part of the control API.
 type Spec struct {
 	// Traffic as in a scenario, without expressions. Judge is ignored: the caller evaluates the result. Zero
 	// values mean the defaults of a scenario.
 	v1alpha1.Traffic `json:",inline"`
 	// Namespace is the namespace of the Service. It is used only with ViaService.
 	Namespace string `json:"namespace,omitempty"`
-	// Address is the IP:port of the Service in its cluster. It is used only with ViaService. If it is set, kube-proxy
-	// selects the endpoint. Default: the gateway selects the endpoint.
+	// Address is the IP:port of the Service in its cluster, which makes kube-proxy select the endpoints. It is used
+	// only with ViaService. Default: the gateway selects the endpoints.
 	Address string `json:"address,omitempty"`
-	// Inside means that requests are sent from within the cluster to bases in the cluster, and that the sender
-	// receives the list of targets. Default: requests are sent from this machine, or to Address.
+	// Inside means that requests are sent from within the cluster directly to bases in the cluster, whose addresses
+	// the sender receives. Default: requests are sent from this machine, or to Address.
 	Inside bool `json:"inside,omitempty"`
 	// Seed makes endpoint selection reproducible. Default: the random source of the gateway.
 	Seed uint64 `json:"seed,omitempty"`
-	// Duration and Total limit the run time of the stream and its number of requests. Default: DefaultDuration and
-	// MaxTotal; at most MaxDuration and MaxTotal.
+	// Duration limits the run time of the stream. Total limits the number of its requests. Default: DefaultDuration
+	// and MaxTotal. They must not exceed MaxDuration and MaxTotal.
 	Duration time.Duration `json:"duration,omitempty"`
 	Total    int           `json:"total,omitempty"`
-	// MaxOpen limits the number of in-flight requests. Default and maximum: MaxOpen.
+	// MaxOpen limits the number of in-flight requests. The default and the maximum are the constant MaxOpen.
 	MaxOpen int `json:"maxOpen,omitempty"`
 }
 
-// plan is a Spec whose defaults are filled in.
+// plan is a Spec with its defaults filled in.
 type plan struct {
 	Spec
 	rate    int
 	timeout time.Duration
 }
 
-// plan fills in the defaults and returns all validation errors as one error.
+// plan returns the Spec with its defaults filled in, or an error that joins all validation errors.
 func (s Spec) plan() (plan, error) {
 	orDefault(&s.Name, "traffic")
 	orDefault(&s.Via, v1alpha1.ViaService)
@@ -93,7 +93,7 @@ func (s Spec) plan() (plan, error) {
 	return p, nil
 }
 
-// Complete returns the Spec with its defaults filled in, and all validation errors as one error.
+// Complete returns the Spec with its defaults filled in, or an error that joins all validation errors.
 func (s Spec) Complete() (Spec, error) {
 	p, err := s.plan()
 	return p.Spec, err
@@ -127,7 +127,7 @@ func within[T int | time.Duration](name string, v, least, most T) error {
 	return nil
 }
 
-// due returns when request n, counted from 0, is due, as the time since the start of the stream.
+// due returns the time from the start of the stream until request n, counted from 0, is due.
 func (p *plan) due(n int) time.Duration {
 	return time.Duration(int64(n) * int64(time.Second) / int64(p.rate))
 }

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// stream generates an open loop of requests: each request is sent when it is due, whether or not earlier requests
-// have been answered.
+// stream sends requests at a fixed rate (open loop): it sends each request when it is due, whether or not earlier
+// requests have been answered.
 type stream struct {
 	spec plan
 	do   func(context.Context) Record
-	// lost is called concurrently for the first MaxLost lost requests; if nil, lost requests are only counted.
+	// lost is called concurrently for the first MaxLost lost requests. If it is nil, lost requests are only counted.
 	lost   func(Record)
-	pushed *pushedTargets // nil if the stream uses the gateway or Targets
+	pushed *pushedTargets // nil unless the caller supplies the targets
 
 	log  *requestLog
 	open atomic.Int64
@@ -28,8 +28,8 @@ type stream struct {
 	ended time.Time
 }
 
-// newStream starts a stream immediately. The stream ends when stop is called, when it reaches one of its limits, or
-// when ctx ends.
+// newStream starts a stream. It does not block. The stream ends when stop is called, when it reaches one of its
+// limits, or when ctx ends.
 func newStream(ctx context.Context, spec plan, do func(context.Context) Record, lost func(Record)) *stream {
 	s := &stream{spec: spec, do: do, lost: lost, log: newRequestLog(time.Now()), done: make(chan struct{})}
 	ctx, s.cut = context.WithCancel(ctx)
@@ -48,8 +48,8 @@ func newStream(ctx context.Context, spec plan, do func(context.Context) Record, 
 	return s
 }
 
-// pace calls send for each request when it is due. It does not wait for responses. After a delay of the machine it
-// sends all overdue requests immediately.
+// pace calls send for each request when it is due, without waiting for responses. After a delay of the machine, it
+// sends all overdue requests immediately. It blocks until the stream reaches a limit or ctx ends.
 func (s *stream) pace(ctx context.Context, send func(n int)) {
 	start := s.log.start
 	timer := time.NewTimer(0)

@@ -24,7 +24,8 @@ func planned(t *testing.T, s Spec) plan {
 	return p
 }
 
-// Requests are sent as an open loop: slow responses must not delay later requests.
+// TestRequestsAreSentWhenDue checks that each request is sent when it is due, and that slow responses do not delay
+// later requests.
 func TestRequestsAreSentWhenDue(t *testing.T) {
 	for name, answerTime := range map[string]time.Duration{"quick": 0, "slow": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +96,7 @@ func TestRequestsAreSentWhenDue(t *testing.T) {
 	}
 }
 
-// Requests beyond MaxOpen must not be sent, and must be recorded as lost.
+// TestTooManyOpenRequests checks that requests beyond MaxOpen are not sent and are recorded as lost.
 func TestTooManyOpenRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
@@ -132,7 +133,8 @@ func TestStreamStopsAtItsDurationLimit(t *testing.T) {
 	})
 }
 
-// Only the first 1000 lost requests must be reported individually, but all lost requests must be counted.
+// TestReportedLostRequestsAreLimited checks that only the first 1000 lost requests are reported individually, but all
+// lost requests are counted.
 func TestReportedLostRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported atomic.Int64
@@ -145,7 +147,7 @@ func TestReportedLostRequestsAreLimited(t *testing.T) {
 	})
 }
 
-// Stop must wait for in-flight requests. Drop must not wait for them.
+// TestStopAndDrop checks that Stop waits for in-flight requests, and that Drop cancels them.
 func TestStopAndDrop(t *testing.T) {
 	r := newRig(t)
 	arrived, release := make(chan struct{}), make(chan struct{})
@@ -231,7 +233,8 @@ func TestInvalidSpecReturnsAllErrors(t *testing.T) {
 	}
 }
 
-// A pending reference request must be included in the delay, because a stream may end before the answer arrives.
+// TestLateIncludesReferenceRequests checks that the reported delay includes a pending reference request, because a
+// stream may end before this request is answered.
 func TestLateIncludesReferenceRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newRequestLog(time.Now())

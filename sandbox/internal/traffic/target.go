@@ -9,30 +9,30 @@ import (
 	"syscall"
 )
 
-// Target is the base to which a request is sent.
+// Target describes the base to which a request is sent.
 type Target struct {
-	// IP is the address of the base in Kubernetes.
+	// IP is the address of the base in the cluster.
 	IP string
-	// Pod is the Pod behind the endpoint that was picked; empty if the request does not use a Service.
+	// Pod is the Pod behind the selected endpoint; empty if the request does not use a Service.
 	Pod string
-	// Base is the name of the base as shown in reports, such as base-1.
+	// Base is the name of the base for use in reports, such as base-1.
 	Base string
-	// Host is the expected host name in responses of the base; empty = any host name.
+	// Host is the host name that responses of the base must contain. If it is empty, any host name is accepted.
 	Host string
-	// Web and Arklet are the host:port of the local listeners of the base: Web for modules, Arklet for commands;
-	// empty = no listener.
+	// Web and Arklet are the local addresses (host:port) at which the base listens: Web for requests to modules,
+	// Arklet for commands. They are empty if the base does not listen.
 	Web    string
 	Arklet string
-	// ArkletPort is the command port at IP.
+	// ArkletPort is the command port of the base at the address IP.
 	ArkletPort string
-	// Port is the module port at IP. Default: every port.
+	// Port is the module port of the base at the address IP. Default: every port is the module port.
 	Port string
-	// Closed is the requested port if the base does not listen on it. Web is empty in this case.
+	// Closed is the requested port if the base does not listen on this port. Web is then empty.
 	Closed string
 }
 
-// On returns the target for a connection to a port at the IP of t: Web of this target is the listener of that port.
-// An empty port means the module port.
+// On returns t for connections to a port at the address t.IP. Web of the returned target is the listener for this
+// port. An empty port means the module port.
 func (t Target) On(port string) Target {
 	if port == "" || port == t.Port {
 		return t
@@ -54,10 +54,10 @@ func (t Target) refusal() error {
 		syscall.ECONNREFUSED)
 }
 
-// Targets finds bases. Its methods may be called concurrently. They are called for each request and must return
-// quickly.
+// Targets finds bases. Its methods are called for each request and must return quickly. They may be called
+// concurrently.
 type Targets interface {
-	// ByIP returns the base with an IP address.
+	// ByIP returns the base with the given IP address.
 	ByIP(ip string) (Target, bool)
 	// Group returns the bases of a group, oldest first, including bases that are down. The caller must not modify the
 	// list.
@@ -66,7 +66,7 @@ type Targets interface {
 
 // DialError is the error for a connection that could not be established. It wraps the cause.
 type DialError struct {
-	// Target is the target that was picked.
+	// Target is the target to which the connection failed.
 	Target Target
 	Err    error
 }
@@ -81,11 +81,11 @@ func (e *DialError) Error() string {
 // Unwrap returns the cause.
 func (e *DialError) Unwrap() error { return e.Err }
 
-// errNoBase is the error for an address without a base. Like the error for an address without a listener, it wraps
-// ECONNREFUSED.
+// errNoBase is the error for an address that belongs to no base. It wraps ECONNREFUSED, like the error for a base
+// that does not listen.
 var errNoBase = fmt.Errorf("no base has this address: %w", syscall.ECONNREFUSED)
 
-// conn is a network connection and its target.
+// conn is a network connection to a Target.
 type conn struct {
 	net.Conn
 	target Target
@@ -95,8 +95,8 @@ type conn struct {
 // idle long enough to need them.
 var dialer = net.Dialer{KeepAlive: -1}
 
-// dialReal connects to a listener on this machine. Close resets the connection: with 2,000 connections per second,
-// connections in TIME_WAIT would exhaust the local ports.
+// dialReal connects to a listener on this machine. Closing the connection resets it: with 2,000 connections per
+// second, connections in TIME_WAIT would exhaust the local ports.
 func dialReal(ctx context.Context, addr string) (net.Conn, error) {
 	return dialWith(ctx, &dialer, addr)
 }
@@ -112,8 +112,8 @@ func dialWith(ctx context.Context, d *net.Dialer, addr string) (net.Conn, error)
 	return c, nil
 }
 
-// matches reports whether names selects a base: by its name, by the name of its set, or by *. An empty list selects
-// every base.
+// matches reports whether names selects a base. An element selects the base by its name or by the name of its set; *
+// selects every base. An empty list also selects every base.
 func matches(names []string, base string) bool {
 	for _, name := range names {
 		if name == "*" || name == base {

@@ -7,16 +7,16 @@ import (
 	"sync/atomic"
 )
 
-// Valve pauses all data on its connections while it is shut. The connections stay open. To their peers, the
-// connections behave as if this process were paused.
+// Valve holds back all data on its connections while it is shut. The connections stay open. To the peers, this looks
+// as if this process were paused.
 type Valve struct {
 	held    func()
-	shut    atomic.Bool // changed with mu held; read without mu for every packet
+	shut    atomic.Bool // written with mu held; read without mu, for every packet
 	mu      sync.Mutex
 	changed sync.Cond
 }
 
-// New returns an open valve. held is called by each Read or Write that has to wait; nil = no callback.
+// New returns an open valve. held is called by each Read or Write that has to wait. It may be nil.
 func New(held func()) *Valve {
 	if held == nil {
 		held = func() {}
@@ -26,7 +26,7 @@ func New(held func()) *Valve {
 	return v
 }
 
-// Set shuts the valve or opens it.
+// Set shuts the valve if shut is true, and opens it otherwise.
 func (v *Valve) Set(shut bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -34,7 +34,7 @@ func (v *Valve) Set(shut bool) {
 	v.changed.Broadcast()
 }
 
-// Through returns a connection that wraps c. Its data passes through the valve.
+// Through returns a connection that wraps c and whose data passes through the valve.
 func (v *Valve) Through(conn net.Conn) net.Conn { return &valved{Conn: conn, valve: v} }
 
 // valved is a connection whose data passes through a valve.
@@ -61,7 +61,7 @@ func (c *valved) wait() error {
 	return nil
 }
 
-// Read holds back received data and errors while the valve is shut.
+// Read holds back received data and read errors while the valve is shut.
 func (c *valved) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if closed := c.wait(); closed != nil {

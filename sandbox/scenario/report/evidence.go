@@ -13,12 +13,11 @@ import (
 )
 
 const (
-	// maxViolations limits the violations of a check, and maxLosses the groups of lost requests of a stream, in the
-	// text report. The HTML report is not limited.
+	// maxViolations is the maximum number of violations that the text report shows for a check. maxLosses is the
+	// maximum number of groups of lost requests that it shows for a stream. The HTML report has no such limits.
 	maxViolations = 5
 	maxLosses     = 8
-	// firstLines and lastLines are the numbers of lines that the report shows from the start and the end of a long
-	// text.
+	// The report shows the first firstLines and the last lastLines lines of a long text.
 	firstLines, lastLines = 4, 14
 )
 
@@ -123,7 +122,7 @@ func (p *printer) printNote(t scenario.Traffic) {
 	}
 }
 
-// loss identifies a group of requests that were lost for the same reason and have the same base and Pod.
+// loss identifies a group of requests that were lost at the same base and Pod for the same reason.
 type loss struct {
 	result         traffic.Result
 	base, pod, why string

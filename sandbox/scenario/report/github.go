@@ -9,9 +9,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario"
 )
 
-// Annotation is a message that a code review tool shows at a line of a file.
+// Annotation is a message that a code review tool shows next to a line of a file.
 type Annotation struct {
-	// Warning makes the annotation a warning. Default: the annotation is an error.
+	// Warning reports whether the annotation is a warning. If it is false, the annotation is an error.
 	Warning bool
 	// File is the path of the file as the user specified it. Line is the line number, from 1; 0 means the whole file.
 	File string
@@ -20,7 +20,7 @@ type Annotation struct {
 	Title, Message string
 }
 
-// Annotations returns an annotation for each failed run. Its position is the line of the failed step.
+// Annotations returns an annotation for each failed run. The annotation refers to the line of the failed step.
 func Annotations(r *scenario.Report) []Annotation {
 	var list []Annotation
 	for _, run := range r.Runs {
@@ -63,10 +63,11 @@ func WriteAnnotations(w io.Writer, list []Annotation) error {
 	return nil
 }
 
-// data escapes the message of a workflow command as the @actions/core toolkit does, see command.ts.
+// data escapes the message of a workflow command in the same way as @actions/core, see command.ts in that package.
 func data(text string) string { return strings.NewReplacer("%", "%25", "\n", "%0A").Replace(text) }
 
-// property escapes the value of a workflow command property, which would otherwise end at a comma or a colon.
+// property escapes the value of a workflow command property. Without escaping, a comma or a colon would end the
+// value.
 func property(text string) string {
 	return strings.NewReplacer(":", "%3A", ",", "%2C").Replace(data(plain.Text(text)))
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// pieces lists texts that, without escaping, would end an attribute, an element, a script, a CDATA section or a line,
-// or control a terminal.
+// pieces contains texts that must be escaped: without escaping, they would end an attribute, an element, a script, a
+// CDATA section or a line, or control a terminal.
 var pieces = []string{"</script>", "<script>alert(1)</script>", "<!--", "-->", "]]>", `"`, "'", "`", "&lt;", "{{.}}",
 	"${x}", "\\u003c",
 	"</title>", "</style>", "</pre>", "<img src=x onerror=alert(1)>", "javascript:alert(1)", "\u2028", "\u202e", "\x00",
@@ -33,8 +33,8 @@ var pieces = []string{"</script>", "<script>alert(1)</script>", "<!--", "-->", "
 	"\n✓ ", "\n! ", "\n- ", "| x |", "::error file=x::y", "\n::stop-commands::x", "%0A", ",line=1", "\xff", "\ufffe",
 	"text", "中"}
 
-// hostile calls check with reports in which every text was replaced by a combination of pieces. Each report uses
-// another order of pieces.
+// hostile calls check with several reports. In each report, every text is replaced by a combination of pieces, in a
+// different order.
 func hostile(check func(r *scenario.Report)) {
 	for first := range 8 {
 		r, n := sampleReport(), first*4
@@ -90,7 +90,7 @@ func poison(r *scenario.Report, text func() string) {
 	walk(reflect.ValueOf(r))
 }
 
-// harmless returns a report in which every text was replaced by a harmless text.
+// harmless returns a report in which every text is replaced by a harmless text.
 func harmless() *scenario.Report {
 	r, n := sampleReport(), 0
 	poison(r, func() string { n++; return fmt.Sprint("harmless", n) })
@@ -129,8 +129,8 @@ func skeleton(t *testing.T, page []byte) []string {
 	}
 }
 
-// Texts of a scenario must not change the structure of the HTML page: its elements, attributes and scripts must equal
-// those of the page of a harmless report.
+// TestHTMLEscapesTexts checks that texts of a scenario do not change the structure of the HTML page. Its elements,
+// attributes and scripts must equal those of a harmless report.
 func TestHTMLEscapesTexts(t *testing.T) {
 	write := func(r *scenario.Report) []byte {
 		var page bytes.Buffer
@@ -152,8 +152,8 @@ func TestHTMLEscapesTexts(t *testing.T) {
 	})
 }
 
-// No report format may contain credentials in URLs, which can occur in all texts of the report. Redacting must not
-// change the original report.
+// TestReportsHaveNoCredentials checks that no report format contains credentials in URLs, which can occur in all
+// texts of the report. Redacting must not change the original report.
 func TestReportsHaveNoCredentials(t *testing.T) {
 	r, n := sampleReport(), 0
 	poison(r, func() string {
@@ -193,7 +193,8 @@ func TestReportsHaveNoCredentials(t *testing.T) {
 	}
 }
 
-// JUnit XML must be valid and have one testcase per run, even if texts of a scenario contain markup.
+// TestJUnitEscapesTexts checks that the JUnit XML is valid and has one testcase per run, even if texts of a scenario
+// contain markup.
 func TestJUnitEscapesTexts(t *testing.T) {
 	hostile(func(r *scenario.Report) {
 		var text bytes.Buffer
@@ -222,7 +223,7 @@ func TestJUnitEscapesTexts(t *testing.T) {
 	})
 }
 
-// Texts of a scenario must not be interpreted as markup in the Markdown summary.
+// TestMarkdownEscapesTexts checks that texts of a scenario are not interpreted as markup in the Markdown summary.
 func TestMarkdownEscapesTexts(t *testing.T) {
 	write := func(r *scenario.Report) (elements []string, bars []int) {
 		var summary bytes.Buffer
@@ -251,8 +252,8 @@ func TestMarkdownEscapesTexts(t *testing.T) {
 	})
 }
 
-// Texts of a scenario must not add annotations or other workflow commands: the output must have exactly one line for
-// each failed run.
+// TestAnnotationsEscapeTexts checks that texts of a scenario cannot add annotations or other workflow commands. The
+// output must have exactly one line for each failed run.
 func TestAnnotationsEscapeTexts(t *testing.T) {
 	hostile(func(r *scenario.Report) {
 		var text bytes.Buffer
@@ -267,8 +268,8 @@ func TestAnnotationsEscapeTexts(t *testing.T) {
 	})
 }
 
-// The text report must contain no terminal control sequences from texts of a scenario. These texts must not be able
-// to imitate the lines that the report prints for runs.
+// TestTextEscapesControlCharacters checks that the text report contains no terminal control sequences from texts of a
+// scenario, and that these texts cannot imitate the lines that the report prints for runs.
 func TestTextEscapesControlCharacters(t *testing.T) {
 	hostile(func(r *scenario.Report) {
 		var text bytes.Buffer
@@ -288,7 +289,8 @@ func TestTextEscapesControlCharacters(t *testing.T) {
 	})
 }
 
-// The content security policy must allow only the script and the style of the HTML page.
+// TestContentSecurityPolicy checks that the content security policy allows only the script and the style of the HTML
+// page.
 func TestContentSecurityPolicy(t *testing.T) {
 	var text bytes.Buffer
 	if err := report.WriteHTML(&text, sampleReport()); err != nil {
@@ -311,7 +313,7 @@ func TestContentSecurityPolicy(t *testing.T) {
 	}
 }
 
-// The script of the HTML page must not interpret texts as HTML.
+// TestScriptWritesNoHTML checks that the script of the HTML page does not interpret texts as HTML.
 func TestScriptWritesNoHTML(t *testing.T) {
 	files, err := os.ReadDir("page")
 	if err != nil {

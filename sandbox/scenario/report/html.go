@@ -74,14 +74,14 @@ type content struct {
 	Script, Data template.JS
 }
 
-// Open reports whether the details of a run are initially open. This is the case if the run has failed, or if it is
-// the only run.
+// Open reports whether the page initially shows the details of a run. This is the case if the run has failed, or if
+// it is the only run.
 func (c content) Open(i int) bool {
 	v := c.Report.Runs[i].Result
 	return len(c.Report.Runs) == 1 || v == scenario.Failed || v == scenario.Errored
 }
 
-// nested holds steps of a run and their nesting depth.
+// nested contains steps of a run and their nesting depth.
 type nested struct {
 	Run   *scenario.Run
 	Steps []*scenario.Step

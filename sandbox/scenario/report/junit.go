@@ -104,8 +104,8 @@ type junitOutcome struct {
 	junitText
 }
 
-// junitText is the text of a CDATA section. Text must not contain characters that XML forbids, because CDATA cannot
-// escape them.
+// junitText is the text of a CDATA section. It must not contain characters that XML forbids, because a CDATA section
+// cannot escape them.
 type junitText struct {
 	Text string `xml:",cdata"`
 }

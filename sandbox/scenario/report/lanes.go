@@ -28,7 +28,7 @@ var laneKinds = []laneKind{laneComponent, laneFaults, laneService, laneWaiting, 
 
 type rowKind string
 
-// The kinds of rows. The lane of a base has rows of the kinds from rowLife to rowPod.
+// The kinds of rows. The lane of a base has rows of the kinds rowLife, rowNode, rowModule and rowPod.
 const (
 	rowLife      rowKind = "life"
 	rowNode      rowKind = "node"
@@ -50,28 +50,29 @@ const (
 	endpointsEmpty = "empty"
 )
 
-// lane holds the spans and marks of one base, component or Service.
+// lane contains the spans and marks of one base, component or Service.
 type lane struct {
 	kind laneKind
 	// name is the name of the base, component or Service; empty for kinds that have only one lane.
 	name string
-	// spans are sorted by their start, marks by the order of their events.
+	// spans are sorted by their start. marks are in the order of their events.
 	spans []*span
 	marks []mark
 
-	usedTracks map[rowKind][]bool // for each kind of rows: which tracks have an open span
+	usedTracks map[rowKind][]bool // whether each track has an open span, by kind of row
 }
 
 // span is the lifetime of one object, such as a Pod, in a lane.
 type span struct {
 	kind          rowKind
 	name, version string
-	// track is the number of the row among the rows of its kind, from 0. Spans on the same track do not overlap.
+	// track is the index, from 0, of the span's row among the rows of its kind. Spans on the same track do not
+	// overlap.
 	track    int
 	segments []segment
 }
 
-// segment is a period of a span in which the object has one state. The segments of a span are contiguous.
+// segment is a period of a span during which the object has the same state. The segments of a span are contiguous.
 type segment struct {
 	from, to    time.Time // to is zero until the segment has ended
 	state, text string
@@ -142,7 +143,7 @@ func (b *laneBuilder) lane(key laneKey) *lane {
 	return l
 }
 
-// span returns the open span for a key. It starts a new span if no span is open.
+// span returns the open span with the given key. If no such span is open, it starts a new one.
 func (b *laneBuilder) span(key spanKey) *span {
 	if s := b.open[key]; s != nil {
 		return s
@@ -162,7 +163,7 @@ func (b *laneBuilder) span(key spanKey) *span {
 	return s
 }
 
-// close ends the open span for a key, if a span is open.
+// close ends the open span with the given key. It has no effect if no such span is open.
 func (b *laneBuilder) close(key spanKey, t time.Time) {
 	s := b.open[key]
 	if s == nil {
@@ -182,7 +183,7 @@ func (b *laneBuilder) mark(key laneKey, kind markKind, to time.Time, elapsed tim
 	l.marks = append(l.marks, mark{kind: kind, from: to.Add(-elapsed), to: to, text: text})
 }
 
-// change starts a new segment unless the state and the text are unchanged.
+// change starts a new segment of the span. It has no effect if the state and the text are unchanged.
 func (s *span) change(t time.Time, state, text string) {
 	if n := len(s.segments); n > 0 {
 		last := &s.segments[n-1]
@@ -198,11 +199,11 @@ func (s *span) change(t time.Time, state, text string) {
 	s.segments = append(s.segments, segment{from: t, state: state, text: text})
 }
 
-// maxNames limits the number of names in a text. A Service may have thousands of endpoints.
+// maxNames is the maximum number of names in a text, because a Service may have thousands of endpoints.
 const maxNames = 8
 
-// observe adds an event to the lanes. Events of the same kind must be added in chronological order. Steps have no
-// lane.
+// observe adds an event to the lanes. Events of the same kind must be added in chronological order. Step events are
+// ignored, because steps have no lane.
 func (b *laneBuilder) observe(e events.Event) {
 	name := e.BaseName()
 	base, pod := b.state.Bases.Get(name), (*events.PodStatus)(nil)

@@ -12,7 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// For a report with many events, the HTML page must store only a few numbers per event, and no text.
+// TestPageSizeWithManyEvents checks that for a report with many events, the HTML page stores only a few numbers per
+// event, and no text.
 func TestPageSizeWithManyEvents(t *testing.T) {
 	const most = 40 // bytes per event; 50 bases with 10,000 events each need 20 MB
 	r := sampleReport()
@@ -36,7 +37,8 @@ func TestPageSizeWithManyEvents(t *testing.T) {
 	}
 }
 
-// The Markdown summary of a report with many failures must stay below 1 MiB, because GitHub rejects larger summaries.
+// TestSummarySizeWithManyFailures checks that the Markdown summary of a report with many failures stays below 1 MiB,
+// because GitHub rejects larger summaries.
 func TestSummarySizeWithManyFailures(t *testing.T) {
 	r := sampleReport()
 	failed := r.Runs[1]

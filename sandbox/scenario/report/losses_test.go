@@ -18,7 +18,7 @@ func lossy(result scenario.Result, sent, lost int) *scenario.Run {
 		Traffic: []scenario.Traffic{{Summary: traffic.Summary{Name: "t", Sent: sent, Lost: lost}, Result: result}}}
 }
 
-// The report must show the lost requests of a passed run as allowed by its scenario.
+// TestAllowedLosses checks that the report shows the lost requests of a passed run as allowed by its scenario.
 func TestAllowedLosses(t *testing.T) {
 	passed, failed := lossy(scenario.Passed, 79, 7), lossy(scenario.Failed, 10, 3)
 	want := []string{"79 requests, 7 lost, allowed", "10 requests, 3 lost", "89 requests, 10 lost (7 allowed)",

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// GitHub limits the job summary to 1 MiB. The following limits keep every summary below 1 MiB: the number of
-	// rows, the length of a name in characters, the number of runs with evidence, and the size of the evidence of a
-	// run in bytes.
+	// Limits that keep every summary below 1 MiB, which is GitHub's limit for a job summary: the number of rows, the
+	// length of a name in characters, the number of runs with evidence, and the size of the evidence of a run in
+	// bytes.
 	maxRows          = 500
 	maxNameLength    = 120
 	maxEvidence      = 20
 	maxEvidenceBytes = 16 << 10
 )
 
-// WriteMarkdown writes a summary for the page of a CI job. The format is GitHub Flavored Markdown, which GitLab
-// supports too. The summary has a table of all runs, failed runs first, and collapsed sections with the evidence of
-// failed runs. Long summaries are truncated, with a note.
+// WriteMarkdown writes a summary for the page of a CI job, as GitHub Flavored Markdown, which GitLab also supports.
+// The summary consists of a table of all runs, failed runs first, and collapsed sections with the evidence of failed
+// runs. A long summary is truncated, and a note says so.
 func WriteMarkdown(w io.Writer, r *scenario.Report) error {
 	runs := slices.Clone(r.Runs)
 	wrong := func(run *scenario.Run) bool { return run.Result == scenario.Failed || run.Result == scenario.Errored }

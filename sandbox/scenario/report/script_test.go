@@ -15,17 +15,17 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/report"
 )
 
-// drawn describes what the script of the page has drawn for a run. Whole, Zoomed and Printed are the numbers of boxes
-// for the whole run, for a tenth of the run, and for the printed page. Places holds the text that is shown at each
-// place.
+// drawn describes what the script of the page has drawn for a run. Whole, Zoomed and Printed are the numbers of
+// boxes: for the whole run, for a tenth of the run, and on the printed page. Places contains the text that is shown
+// at each place.
 type drawn struct {
 	Titles  []string          `json:"titles"`
 	Whole   int               `json:"whole"`
 	Zoomed  int               `json:"zoomed"`
 	Printed int               `json:"printed"`
 	Places  map[string]string `json:"places"`
-	// Texts lists the texts of the whole run, Legend the legend entries, and Unnamed the colours that have no legend
-	// entry.
+	// Texts lists the texts that are drawn for the whole run. Legend lists the legend entries. Unnamed lists the
+	// colours without a legend entry.
 	Texts   []string `json:"texts"`
 	Legend  []string `json:"legend"`
 	Unnamed []string `json:"unnamed"`
@@ -131,7 +131,8 @@ func TestScriptDrawsReport(t *testing.T) {
 	}
 }
 
-// Labels that are too long must be truncated and end in "…". The tooltip must show the whole text.
+// TestLongLabelsAreTruncated checks that labels that are too long are truncated and end with "…", and that the
+// tooltip shows the whole text.
 func TestLongLabelsAreTruncated(t *testing.T) {
 	const long = "a step whose name is much longer than the time that it took could ever show on a screen, however " +
 		"wide it may be, and then some more words to be quite sure"

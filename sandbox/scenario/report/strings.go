@@ -1,6 +1,6 @@
 package report
 
-// texts assigns an index to each text, so that each distinct text is stored once.
+// texts assigns an index to each distinct text, so that the page stores each text only once.
 type texts struct {
 	list []string
 	ids  map[string]int

@@ -18,7 +18,7 @@ const (
 	bold   = "1"
 )
 
-// paint adds a terminal colour to a text that is already clean, see package plain.
+// paint adds a terminal colour to a text. The text must contain no control characters, see package plain.
 func (p *printer) paint(colour, text string) string {
 	if !p.o.Color || text == "" {
 		return text

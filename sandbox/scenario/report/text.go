@@ -41,7 +41,7 @@ func WriteSummary(w io.Writer, r *scenario.Report, o TextOptions) error {
 	return p.flush()
 }
 
-// printer writes to a buffered writer, which keeps the first error.
+// printer writes to a buffered writer. The buffered writer keeps the first write error.
 type printer struct {
 	w *bufio.Writer
 	o TextOptions
@@ -58,7 +58,8 @@ func (p *printer) flush() error {
 	return nil
 }
 
-// printf writes a formatted text. Texts from outside must be cleaned by the caller, see package plain.
+// printf writes a formatted text. The caller must first clean texts that are not from this program, see package
+// plain.
 func (p *printer) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.w, format, args...) // flush returns the error
 }
@@ -123,8 +124,8 @@ func formatValue(v any) string {
 
 type sums struct {
 	sent, lost, open, streams int
-	allowed                   int            // number of lost requests of passed runs
-	elsewhere                 map[string]int // number of requests that did not pass the local gateway, by route
+	allowed                   int            // number of lost requests in passed runs
+	elsewhere                 map[string]int // number of requests outside the local gateway, by route
 }
 
 func sum(runs ...*scenario.Run) (s sums) {
@@ -143,8 +144,7 @@ func sum(runs ...*scenario.Run) (s sums) {
 	return s
 }
 
-// lostText formats the number of lost requests, and the number of those that belong to passed runs and are therefore
-// allowed.
+// lostText formats the number of lost requests, and how many of them are allowed because their run has passed.
 func (s sums) lostText() string {
 	text := Number(s.lost) + " lost"
 	switch s.allowed {
@@ -157,7 +157,7 @@ func (s sums) lostText() string {
 	return text
 }
 
-// requests describes how many requests the runs have sent and lost; empty if the runs had no traffic.
+// requests describes how many requests the runs have sent and lost. It returns "" if the runs had no traffic.
 func requests(runs ...*scenario.Run) string {
 	s := sum(runs...)
 	if s.streams == 0 {

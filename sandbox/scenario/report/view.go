@@ -23,7 +23,8 @@ type pageData struct {
 type runView struct {
 	// Length is the duration from the start of the run to its end or to the last event, whichever is later.
 	Length int64 `json:"length"`
-	// Versions lists the module versions, as indexes of Texts. The position of a version determines its colour.
+	// Versions lists the module versions, as indexes of Texts. The position of a version in this list determines its
+	// colour.
 	Versions []int `json:"versions"`
 	// Steps is a flat array with these values for each step: from, to, row, result, name, text.
 	Steps   []int64      `json:"steps"`
@@ -33,9 +34,9 @@ type runView struct {
 
 type streamView struct {
 	Name int `json:"name"`
-	// Route is the description of the stream's route.
+	// Route is a description of the route of the stream's requests, as an index of Texts.
 	Route int `json:"route"`
-	// Peak is the highest number of requests in one second.
+	// Peak is the highest number of requests in a single second.
 	Peak int `json:"peak"`
 	// Width is the duration of a bin. Bins is a flat array in chronological order with these values for each bin:
 	// from, sent, lost, and the number of responses of each version in Versions.
@@ -118,8 +119,8 @@ func (v *pageBuilder) runView() runView {
 	return r
 }
 
-// fold merges the lanes of the components that were running during the whole run into one lane, if there are several
-// such components.
+// fold merges the lanes of all components that were running during the whole run into one lane, provided that there
+// are at least two such components.
 func fold(list []*lane, end time.Time) []*lane {
 	var names []string
 	var first time.Time
@@ -142,8 +143,8 @@ func fold(list []*lane, end time.Time) []*lane {
 	return slices.Insert(rest, 0, &lane{kind: laneComponent, name: "components", spans: []*span{all}})
 }
 
-// traffics returns the streams of the run. For a stream without results, it returns only the lost requests that are
-// recorded in the timeline.
+// traffics returns the streams of the run. If a stream has no results, traffics returns it with only the lost
+// requests in the timeline.
 func (v *pageBuilder) traffics() []scenario.Traffic {
 	list := slices.Clone(v.run.Traffic)
 	ended := len(list)
@@ -229,7 +230,7 @@ func (v *pageBuilder) lane(l *lane) laneView {
 	return view
 }
 
-// steps assigns a row to each step: nested steps are below their parent, and steps that overlap in time are in
+// steps assigns a row to each step. Nested steps are below their parent, and steps that overlap in time are in
 // different rows.
 func (v *pageBuilder) steps() []int64 {
 	flat := []int64{}
@@ -255,7 +256,8 @@ func (v *pageBuilder) steps() []int64 {
 	return flat
 }
 
-// binsOf returns the bins of a stream or, if the stream has no bins, its seconds.
+// binsOf returns the bins of a stream. If the stream has no bins, it returns the request counts of each second as
+// bins.
 func binsOf(t scenario.Traffic) (width time.Duration, bins []traffic.Bin) {
 	if t.BinWidth > 0 {
 		return t.BinWidth, t.Bins

@@ -25,11 +25,12 @@ func (u usage) add(names []string) {
 
 var names = regexp.MustCompile(`\b(?:vars|matrix)\.[A-Za-z_][A-Za-z0-9_]*`)
 
-// addFromText adds the names that occur in the text of an invalid expression, so that these names are not reported as
-// unused.
+// addFromText adds the variables and matrix dimensions whose names occur in the text of an invalid expression.
+// Otherwise, they could be reported as unused.
 func (u usage) addFromText(text string) { u.add(names.FindAllString(text, -1)) }
 
-// check compiles all expressions. It returns their problems and the names that the expressions use.
+// check compiles all expressions of the scenario. It returns the problems of the expressions and the names that the
+// expressions use.
 func (s *Scenario) check() (problems Problems, used usage) {
 	used = usage{}
 	conditions := map[string]bool{}
@@ -87,7 +88,7 @@ func located(file, field string, line int, err error) Problems {
 	return problems
 }
 
-// misplaced returns the reason why a field must not contain an expression, or "".
+// misplaced returns the reason why a field must not contain an expression, or "" if it may.
 func misplaced(path string, conditions map[string]bool) string {
 	switch {
 	case !strings.HasPrefix(path, "spec."):
@@ -100,7 +101,7 @@ func misplaced(path string, conditions map[string]bool) string {
 	return ""
 }
 
-// outputProblem returns the reason why an output is not available to an expression, or "".
+// outputProblem returns the reason why an expression cannot use an output, or "" if it can.
 func (s *Scenario) outputProblem(output string, e strictyaml.Expression) string {
 	want := e.Want
 	for want.Kind() == reflect.Pointer {
@@ -129,7 +130,7 @@ func isSuggested(name string, problems Problems) bool {
 		func(p Problem) bool { return strings.HasSuffix(p.Detail, "; did you mean "+name+"?") })
 }
 
-// unused returns problems for unused variables and matrix dimensions.
+// unused returns a problem for each unused variable and matrix dimension.
 func (s *Scenario) unused(used usage, others Problems) Problems {
 	var problems Problems
 	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Vars)) {

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// Instance is a valid scenario for one run. Its defaults are set, and its expressions are replaced by their values,
+// Instance is a valid scenario for one run. Its defaults are set. Its expressions are replaced by their values,
 // except expressions that use outputs.
 type Instance struct {
 	*v1alpha1.Scenario
@@ -21,10 +21,11 @@ type Instance struct {
 	Origin *Scenario
 	// Cell is the matrix cell of the run.
 	Cell Cell
-	// Static holds the names that expressions can use, with their types. Vars holds the values of the variables.
+	// Static contains the names that expressions can use, with their types. Vars contains the values of the
+	// variables.
 	Static expr.Static
 	Vars   map[string]any
-	// Run holds the values of run in expressions.
+	// Run contains the values of the fields of run in expressions.
 	Run expr.Run
 
 	doc *strictyaml.Document
@@ -79,13 +80,13 @@ func (s *Scenario) instance(cell Cell, run expr.Run) (*Instance, Problems) {
 	return i, problems
 }
 
-// known returns the values of all names that are known before the run starts.
+// known returns the data for all expression names that are known before the run starts.
 func (i *Instance) known(vars map[string]any) expr.Data {
 	return expr.Data{"vars": vars, "matrix": maps.Clone(i.Cell.Values), "run": i.Run.Value()}
 }
 
-// expand evaluates the expressions of a file, except expressions that use outputs. It also returns the errors of the
-// expressions that have no value, keyed by the text of the expression.
+// expand evaluates the expressions in a file, except expressions that use outputs. It also returns the errors of
+// expressions that have no value, by the text that contains the expression.
 func expand(source *strictyaml.Source, env *expr.Env, known expr.Data) (*strictyaml.Source, map[string]error) {
 	failures := map[string]error{}
 	return source.Expand(func(text string) (any, bool) {
@@ -105,14 +106,15 @@ func expand(source *strictyaml.Source, env *expr.Env, known expr.Data) (*stricty
 	}), failures
 }
 
-// isConsequence reports whether an error only results from a field that could not be decoded.
+// isConsequence reports whether an error is only a consequence of a field that could not be decoded. unread lists the
+// problems of such fields.
 func isConsequence(e *field.Error, unread Problems) bool {
 	return slices.ContainsFunc(unread, func(p Problem) bool {
 		return within(e.Field, p.Field) || e.Type == field.ErrorTypeRequired && within(p.Field, e.Field)
 	})
 }
 
-// within reports whether a field equals another field or is nested in it.
+// within reports whether the field path equals the field of, or is nested in it.
 func within(path, of string) bool {
 	return of != "" && (path == of || strings.HasPrefix(path, of+".") || strings.HasPrefix(path, of+"["))
 }

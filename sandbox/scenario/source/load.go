@@ -17,7 +17,7 @@ import (
 )
 
 type (
-	// Problem is one error, with its file, line and field.
+	// Problem is one error in a file, with its file, line and field.
 	Problem = strictyaml.Problem
 	// Problems lists all errors. It is the type of the errors that Load returns.
 	Problems = strictyaml.Problems
@@ -25,8 +25,8 @@ type (
 
 // Options configures Load.
 type Options struct {
-	// Vars overrides variables of the scenarios. If the variable is not a string but its override is one, the
-	// override is parsed as YAML. Default: none.
+	// Vars overrides variables of the scenarios. If an override is a string but the variable is not, the override is
+	// parsed as YAML. Default: none.
 	Vars map[string]any
 	// Select reports whether to load a scenario. Other scenarios are not validated. Default: all scenarios are loaded.
 	Select func(name string, labels map[string]string) bool
@@ -95,7 +95,8 @@ type file struct {
 	problems Problems
 }
 
-// findFiles reads the files at paths. In a directory, it reads only the files of kind Scenario.
+// findFiles reads the files with the given paths. If a path is a directory, findFiles reads only the files of kind
+// Scenario in this directory.
 func findFiles(paths []string) (files []file, problems Problems) {
 	for _, path := range paths {
 		names := []string{path}
@@ -124,7 +125,7 @@ func findFiles(paths []string) (files []file, problems Problems) {
 	return files, problems
 }
 
-// parse parses a file. If the file has a syntax error because of an unquoted expression in { } or [ ], parse adds an
+// parse parses a scenario file. If an unquoted expression in { } or [ ] causes a syntax error, parse adds an
 // explanation to the error.
 func parse(path string, text []byte) file {
 	source, problems := strictyaml.Parse(path, text)

@@ -34,7 +34,7 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// Load must reject each file testdata/bad/NAME.yaml with the problems in NAME.txt.
+// TestBadFiles checks that Load rejects each file testdata/bad/NAME.yaml with the problems in NAME.txt.
 func TestBadFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -93,7 +93,7 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// scenarioOf returns a small scenario whose script uses all variables.
+// scenarioOf returns a small scenario with the given variables. Its script uses all of them.
 func scenarioOf(name, vars, labels string) string {
 	return `apiVersion: sandbox.koupleless.io/v1alpha1
 kind: Scenario
@@ -184,7 +184,7 @@ func TestSelectedFiles(t *testing.T) {
 	}
 }
 
-// For every file, Load must return without a panic.
+// FuzzLoad checks that Load does not panic for any file.
 func FuzzLoad(f *testing.F) {
 	for _, pattern := range []string{"testdata/*/*.yaml"} {
 		files, err := filepath.Glob(pattern)

@@ -39,7 +39,7 @@ func (s *Scenario) manifest(name string) *manifest {
 	return m
 }
 
-// manifests checks the files of all apply steps. It adds the names that the expressions in these files use to used.
+// manifests checks the files of all apply steps. It adds the names that expressions in these files use to used.
 func (i *Instance) manifests(used usage) Problems {
 	var problems Problems
 	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {

@@ -93,7 +93,7 @@ func (p objectInFile) check(o *unstructured.Unstructured) Problems {
 }
 
 // types returns problems for values whose type differs from the type of their field. It checks only built-in kinds,
-// because the types of custom resources are unknown.
+// because it does not know the types of custom resources.
 func (p objectInFile) types(kind schema.GroupVersionKind) Problems {
 	if !scheme.Scheme.Recognizes(kind) {
 		return nil
@@ -106,8 +106,8 @@ func (p objectInFile) types(kind schema.GroupVersionKind) Problems {
 	return problems
 }
 
-// labels returns problems for invalid label values in labels and selectors, at any depth of a value. name is the
-// field that contains the value, and parent is the field that contains the field name.
+// labels returns problems for invalid label values in labels and selectors, at any depth of value. name is the field
+// that contains value, and parent is the field that contains the field name.
 func (p objectInFile) labels(value any, at, parent, name string) (problems Problems) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -129,8 +129,8 @@ func (p objectInFile) labels(value any, at, parent, name string) (problems Probl
 	return problems
 }
 
-// checkNumbers returns problems for numbers in variables and in the matrix that are formatted differently from their
-// source text, such as 1.10. An expression would insert the formatted number, here 1.1.
+// checkNumbers returns problems for numbers in variables and in the matrix whose formatted value differs from their
+// source text. For example, an expression would insert 1.10 as 1.1.
 func (s *Scenario) checkNumbers() (problems Problems) {
 	for _, p := range s.doc.Rewritten() {
 		if strings.HasPrefix(p.Field, "spec.vars.") || strings.HasPrefix(p.Field, "spec.matrix[") ||

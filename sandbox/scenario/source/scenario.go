@@ -16,17 +16,18 @@ import (
 
 // Scenario is a validated scenario file.
 type Scenario struct {
-	// Scenario is the content of the file with defaults. Fields that contain expressions are not set; they are set
-	// only in an Instance.
+	// Scenario is the content of the file with defaults. Fields whose value contains an expression are set only in an
+	// Instance.
 	Scenario *v1alpha1.Scenario
-	// File is the path of the scenario file, Dir its directory.
+	// File is the path of the scenario file. Dir is the directory of the file.
 	File, Dir string
 	// Overrides maps the variables that Options.Vars overrides to their new values.
 	Overrides map[string]any
-	// Cells lists the cells of the matrix, sorted by name. Without a matrix, there is one cell without values.
+	// Cells lists the cells of the matrix, sorted by name. If the scenario has no matrix, Cells contains a single
+	// cell without values.
 	Cells []Cell
 
-	// Steps lists the names of the steps in all cells, with expressions evaluated.
+	// Steps lists the names of all steps, for all cells, with their expressions evaluated.
 	Steps []string
 
 	source        *strictyaml.Source
@@ -35,7 +36,7 @@ type Scenario struct {
 	vars          *variables
 	problemFields map[string]bool // fields that have problems
 	files         map[string]*manifest
-	hasUnreadable bool // at least one manifest could not be read completely
+	hasUnreadable bool // true if a manifest could not be read completely
 }
 
 // Cell is one combination of matrix values.
@@ -46,13 +47,13 @@ type Cell struct {
 	Values map[string]any
 }
 
-// kindLine and groupLine match the kind and the API group at the top level of a YAML text.
+// kindLine and groupLine match the lines of a YAML text that contain the kind and the API group at the top level.
 var (
 	kindLine  = regexp.MustCompile(`(?m)^kind:\s*["']?(\w+)["']?\s*(#.*)?$`)
 	groupLine = regexp.MustCompile(`(?m)^apiVersion:\s*["']?` + regexp.QuoteMeta(path.Dir(v1alpha1.APIVersion)) + `/`)
 )
 
-// IsScenario reports whether a YAML text is a scenario. It also returns true if the kind is misspelt.
+// IsScenario reports whether a YAML text is a scenario. It also returns true if the kind is misspelled.
 func IsScenario(text []byte) bool {
 	kind := ""
 	if found := kindLine.FindSubmatch(text); found != nil {

@@ -14,13 +14,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
 )
 
-// variables holds the variables of a scenario, ordered so that each variable uses only earlier variables.
+// variables contains the variables of a scenario. They are ordered so that each variable uses only earlier variables.
 type variables struct {
 	order  []string
-	values map[string]any // values of the variables; they may contain expressions
+	values map[string]any // values of the variables, which may contain expressions
 }
 
-// resolve overrides variables, orders them by their dependencies, and creates the Env with their types.
+// resolve applies the overrides, orders the variables by their dependencies, and creates an Env with the types of the
+// variables.
 func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 	var problems Problems
 	s.vars, s.Overrides = &variables{values: map[string]any{}}, map[string]any{}
@@ -64,8 +65,9 @@ func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 	return problems
 }
 
-// evaluate evaluates a variable for the first matrix cell. The result determines the type of the variable. evaluate
-// returns false if the variable uses another variable whose value is not known yet.
+// evaluate evaluates a variable for the first matrix cell, and adds its value to known. The value determines the type
+// of the variable. evaluate returns false if the variable has no value, for example because it uses a variable that
+// is not in known.
 func (s *Scenario) evaluate(name string, known map[string]any) bool {
 	value, err := s.env.Expand(s.vars.values[name],
 		expr.Data{"vars": known, "matrix": s.Cells[0].Values, "run": expr.Run{Env: "dev"}.Value()})
@@ -77,7 +79,7 @@ func (s *Scenario) evaluate(name string, known map[string]any) bool {
 	return true
 }
 
-// circular reports whether a variable uses another variable that cannot be evaluated.
+// circular reports whether a variable uses one of the variables in rest, which cannot be evaluated.
 func (s *Scenario) circular(name string, rest []string) bool {
 	text, err := yaml.Marshal(s.vars.values[name])
 	return err == nil && slices.ContainsFunc(rest,
@@ -108,7 +110,7 @@ func convertOverride(override, value any) (any, error) {
 	return override, nil
 }
 
-// parseValue parses the override of a variable whose type is not string.
+// parseValue parses the override of a variable that is not a string as YAML.
 func parseValue(text string) (value any, err error) {
 	source, problems := strictyaml.Parse("", []byte(text))
 	doc, more := source.Decode(&value, strictyaml.Options{})

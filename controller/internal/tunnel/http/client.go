@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// defaultPort is the first port on which a real arklet tries to listen (protocol 2.2).
+	// defaultPort is the first port on which a real arklet tries to listen (protocol 2).
 	defaultPort = 1238
 	dialTimeout = 5 * time.Second
 	// queryTimeout is the maximum duration of a health or queryAllBiz request.

@@ -34,7 +34,7 @@ type Options struct {
 	// ClientID is the prefix of the MQTT client ID. Each connection appends a random suffix, because a client that
 	// knows the ID could disconnect the controller.
 	ClientID string
-	// Env is the environment. Topics contain it in lower case (protocol 2.3).
+	// Env is the environment. Topics contain it in lower case (protocol 3.2).
 	Env string
 	// Networks are the networks that contain the addresses that bases may report; see CheckUnproven.
 	Networks tunnel.Networks

@@ -31,11 +31,11 @@ const (
 	// maxSessions is the maximum number of sessions. If the limit is reached, the oldest session of the user with the
 	// most sessions is removed.
 	maxSessions = 100
-	// maxToken is the maximum size of a login request.
+	// maxToken is the maximum size of a login request in bytes.
 	maxToken = 16 << 10
 )
 
-// DeniedError is the error that Tokens returns for an invalid token, or for a token whose user has no permission.
+// DeniedError is the error that Tokens returns if a token is invalid or its user has no permission.
 type DeniedError struct {
 	// Message is the error message that is shown to the user.
 	Message string
@@ -65,12 +65,12 @@ type Tokens interface {
 type Options struct {
 	// Tokens validates the tokens with which users start sessions. Required.
 	Tokens Tokens
-	// Port is the port of the server. The cookie name contains it, because browsers share cookies between ports.
+	// Port is the port of the server. It is part of the cookie name, because browsers share cookies between ports.
 	// Required.
 	Port int
-	// Hosts lists host names without a port to allow in addition to the names of this machine. Default: none. If
-	// Hosts is set, the port in the Host header may differ from Port, as it does behind a Service or kubectl
-	// port-forward.
+	// Hosts lists additional host names, without a port, that requests may use. The names of this machine are always
+	// allowed. Default: none. If Hosts is set, the port in the Host header may differ from Port, as it does behind a
+	// Service or kubectl port-forward.
 	Hosts []string
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
@@ -103,7 +103,7 @@ func (g *Guard) Cookie() string { return "koupboard-" + strconv.Itoa(g.o.Port) }
 
 type userKey struct{}
 
-// User returns the user of a request that the handler of Data has accepted.
+// User returns the user of a request. The request must have passed the handler of Data.
 func User(ctx context.Context) string {
 	user, _ := ctx.Value(userKey{}).(string)
 	return user
@@ -244,13 +244,14 @@ func (g *Guard) checkOrigin(r *http.Request) error {
 	return nil
 }
 
-// navigates reports whether a request opens the page in the browser, for example through a link on another site.
+// navigates reports whether the browser sent the request to open a page, for example because the user followed a link
+// on another site.
 func navigates(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" &&
 		!strings.HasPrefix(r.URL.Path, "/api/")
 }
 
-// isOurs reports whether the Host header contains a host name of the board.
+// isOurs reports whether host, the Host header of a request, is an allowed name of the board.
 func (g *Guard) isOurs(host string) bool {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
@@ -283,7 +284,7 @@ func harden(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// Deny writes an error response in JSON format.
+// Deny writes an error response as JSON.
 func Deny(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

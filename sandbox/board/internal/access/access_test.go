@@ -23,7 +23,7 @@ import (
 
 const port = 4711
 
-// fixture is a Guard in front of a server that responds with the user of the request.
+// fixture is a Guard in front of a server that responds with the user name of the request.
 type fixture struct {
 	handler http.Handler
 	tokens  []string
@@ -62,7 +62,7 @@ func (f *fixture) ask(method, path, body string, header map[string]string) *http
 
 const origin = "http://127.0.0.1:4711"
 
-// login exchanges a token for a session. It returns the session cookie as a request header.
+// login exchanges a token for a session. It returns the header that contains the session cookie.
 func (f *fixture) login(t *testing.T, token string) (cookie string, status int) {
 	t.Helper()
 	answer := f.ask("POST", "/api/session", `{"token":"`+token+`"}`, map[string]string{"Origin": origin})
@@ -218,7 +218,7 @@ func TestSessionExpires(t *testing.T) {
 	}
 }
 
-// many implements Tokens for tests: it accepts each token, and the name of the user is the token.
+// many is a fake Tokens that accepts every token and uses the token as the user name.
 type many struct{ exchanged int }
 
 func (m *many) Exchange(_ context.Context, token string) (string, error) {
@@ -300,8 +300,8 @@ func TestBehindAService(t *testing.T) {
 	}
 }
 
-// api is a fake Kubernetes API server that accepts one token. The user of the token has no permission to list one of
-// the resources.
+// api is a fake Kubernetes API server that accepts one token. The token's user has no permission to list one of the
+// resources.
 type api struct {
 	forbidden string
 	fails     error

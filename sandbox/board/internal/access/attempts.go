@@ -15,7 +15,8 @@ const (
 	// maximum sustained rate of login attempts.
 	attemptBurst      = 10
 	attemptsPerSecond = 1
-	// maxAddresses is the number of stored addresses above which addresses without recent attempts are removed.
+	// maxAddresses is the number of stored addresses above which attempts removes addresses without recent login
+	// attempts.
 	maxAddresses = 1000
 )
 
@@ -45,8 +46,8 @@ func (a *attempts) allow(r *http.Request, now time.Time) bool {
 	return limiter.AllowN(now, 1)
 }
 
-// network returns the address by which login attempts are counted: the IPv4 address of a client, or the /64 prefix of
-// its IPv6 address.
+// network returns the key by which login attempts are counted: a client's IPv4 address, or the /64 prefix of its IPv6
+// address.
 func network(remote string) netip.Prefix {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Once implements Tokens with a token that can be used only once. After each use, it generates the next token. A user
-// who can read the output of the process can open the page, but a URL from a browser history does not work again.
+// Once implements Tokens with a single-use token. After each use, it generates the next token. A user who can read
+// the output of the process can open the page, but a URL from a browser history does not work again.
 type Once struct {
 	user string
 	next func(token string)
@@ -17,8 +17,8 @@ type Once struct {
 	token string
 }
 
-// NewOnce returns a Once and generates its first token, with 130 random bits. The function next is called with each
-// new token. It is called with the first token before NewOnce returns.
+// NewOnce returns a Once and generates its first token, with 130 random bits. It calls next with each new token, the
+// first time before NewOnce returns.
 func NewOnce(user string, next func(token string)) *Once {
 	o := &Once{user: user, next: next}
 	o.renew()
@@ -30,7 +30,7 @@ func (o *Once) renew() {
 	o.next(o.token)
 }
 
-// Exchange implements Tokens. It accepts only the current token, and replaces the token after its use.
+// Exchange implements Tokens. It accepts only the current token, and replaces it after use.
 func (o *Once) Exchange(_ context.Context, token string) (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -57,8 +57,8 @@ func (r *Reviews) Exchange(ctx context.Context, token string) (string, error) {
 	return answer.user, answer.err
 }
 
-// Check implements Tokens. It uses the cached result of the last review, and reviews the token again after
-// reviewInterval.
+// Check implements Tokens. It uses the cached result of the last token review. After reviewInterval, it reviews the
+// token again.
 func (r *Reviews) Check(ctx context.Context, token string) error {
 	if answer, known := r.known.Get(sha256.Sum256([]byte(token))); known {
 		return answer.(review).err //nolint:forcetypeassert // it has only reviews

@@ -72,7 +72,7 @@ var preact = map[string]string{
 	"preact/jsx-runtime": "./internal/bundle/preact/jsxRuntime.mjs",
 }
 
-// reportPage is the path of the script for the report page.
+// reportPage is the path of the generated script for the report page.
 const reportPage = "../scenario/report/page/page.js"
 
 func bundle(dir string) (map[string][]byte, error) {

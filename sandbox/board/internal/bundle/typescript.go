@@ -56,7 +56,7 @@ func (w *writer) imported(dir string, names []string) error {
 	return nil
 }
 
-// declarations adds the types in a file that have one of the names. If names is nil, it adds all types.
+// declarations writes the types in a file whose names are in names. If names is nil, it writes all types.
 func (w *writer) declarations(file *ast.File, names []string) {
 	for _, d := range file.Decls {
 		g, ok := d.(*ast.GenDecl)
@@ -74,7 +74,7 @@ func (w *writer) declarations(file *ast.File, names []string) {
 type writer struct {
 	text   strings.Builder
 	values map[string][]string // constant values by type name
-	used   map[string][]string // names of the types that are used from other packages, by package
+	used   map[string][]string // names of referenced types from other packages, by package name
 	err    error
 }
 

@@ -12,7 +12,7 @@ import (
 
 // Options configures a Feed.
 type Options struct {
-	// Epoch identifies one run of the server. Required.
+	// Epoch identifies one run of the server; subscribers discard their data when it changes. Required.
 	Epoch string
 	// KeepFor and KeepBytes limit the age and the compressed size of the history. Default: unlimited.
 	KeepFor   time.Duration
@@ -24,7 +24,7 @@ type Options struct {
 	// Log is the maximum number of log entries in the snapshot for a new subscriber. The snapshot contains the newest
 	// entries. Default: 300.
 	Log int
-	// Waiting is the maximum number of messages in the queue of a subscriber. Default: 256.
+	// Waiting is the maximum number of messages that are queued for a subscriber. Default: 256.
 	Waiting int
 }
 
@@ -52,7 +52,7 @@ type Update struct {
 	Log []any
 }
 
-// Message is a message that is sent to a subscriber.
+// Message is a message to a subscriber.
 type Message struct {
 	// Event is the type of the message: snapshot or changes.
 	Event string
@@ -127,8 +127,8 @@ func (f *Feed) Put(now time.Time, u Update) error {
 	return f.commit(c)
 }
 
-// commit assigns a sequence number to changes, stores the changes and sends them to subscribers. The caller must hold
-// f.mu.
+// commit assigns the next sequence number to the changes, adds them to the history and sends them to subscribers. The
+// caller must hold f.mu.
 func (f *Feed) commit(c changes) error {
 	if f.history.full(c.Time, f.o) {
 		if err := f.history.begin(f.snapshot(c.Time), f.o); err != nil {
@@ -176,7 +176,7 @@ func put(t *tables, kind, key string, row json.RawMessage) {
 	(*t)[kind][key] = row
 }
 
-// snapshot returns a snapshot of all rows, with the given time. The caller must hold f.mu.
+// snapshot returns a snapshot of all rows at the time now. The caller must hold f.mu.
 func (f *Feed) snapshot(at int64) snapshot {
 	return snapshot{Seq: f.seq, Time: at, Epoch: f.o.Epoch, Tables: f.rows}
 }
@@ -203,8 +203,8 @@ func (f *Feed) Subscribe(now time.Time) (Message, *Subscriber, error) {
 	return Message{"snapshot", f.seq, data}, s, nil
 }
 
-// Messages returns the channel that delivers the changes. The channel is closed if the subscriber is too slow, or
-// when Close is called.
+// Messages returns the channel that delivers the changes. The channel is closed when the queue of the subscriber is
+// full, or when Close is called.
 func (s *Subscriber) Messages() <-chan Message { return s.messages }
 
 // Close ends the subscription. It may be called several times.

@@ -93,7 +93,7 @@ func TestSlowSubscriberIsRemovedWithoutBlocking(t *testing.T) {
 	}
 }
 
-// lines returns the decoded lines of a chunk.
+// lines returns the JSON lines of a chunk, decoded.
 func lines(t *testing.T, f *Feed, id int64) []map[string]any {
 	t.Helper()
 	content, compressed, ok := f.Chunk(id)
@@ -115,8 +115,8 @@ func lines(t *testing.T, f *Feed, id int64) []map[string]any {
 	return all
 }
 
-// TestHistoryEqualsLiveState restores each point in time from the snapshot of a chunk and the changes that follow it.
-// The restored state must be equal to the state that a live subscriber received.
+// TestHistoryEqualsLiveState restores each point in time from a chunk: from its snapshot and the changes that follow.
+// The restored state must be equal to the state of a live subscriber.
 func TestHistoryEqualsLiveState(t *testing.T) {
 	f := New(Options{Epoch: "e", ChunkFor: 5 * time.Second, ChunkBytes: 2000})
 	live := map[int64]string{}

@@ -11,8 +11,8 @@ import (
 // followed by changes.
 type Chunk struct {
 	ID int64 `json:"id"`
-	// First and Last are the Seq of the snapshot and of the last change in the chunk. From and To are the times of
-	// this snapshot and this change.
+	// First is the sequence number of the snapshot, and Last the sequence number of the last change in the chunk. From
+	// and To are the times of the snapshot and of this change.
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
 	From  int64 `json:"from"`
@@ -35,7 +35,7 @@ type history struct {
 	chunks []*chunk
 }
 
-// full reports whether changes at the time now must go into a new chunk.
+// full reports whether changes with the time now must go into a new chunk.
 func (h *history) full(now int64, o Options) bool {
 	if len(h.chunks) == 0 {
 		return true
@@ -44,8 +44,8 @@ func (h *history) full(now int64, o Options) bool {
 	return now-last.From >= o.ChunkFor.Milliseconds() || len(last.content) >= o.ChunkBytes
 }
 
-// begin closes the last chunk and starts a new chunk with a snapshot. It deletes old chunks that exceed the limits of
-// age and size.
+// begin closes the last chunk and starts a new chunk with the snapshot all. It deletes old chunks that exceed the age
+// and size limits.
 func (h *history) begin(all snapshot, o Options) error {
 	if n := len(h.chunks); n > 0 {
 		if err := h.chunks[n-1].close(); err != nil {
@@ -64,7 +64,8 @@ func (h *history) begin(all snapshot, o Options) error {
 	return nil
 }
 
-// forget deletes the oldest chunks that exceed the limits, but never the last chunk.
+// forget deletes the oldest chunks until the history is within the age and size limits. It never deletes the last
+// chunk.
 func (h *history) forget(now int64, o Options) {
 	var bytes int64
 	for _, c := range h.chunks {
@@ -90,7 +91,7 @@ func (c *chunk) add(seq, now int64, line []byte) {
 	c.Last, c.To, c.Bytes = seq, now, int64(len(c.content))
 }
 
-// close compresses the content of the chunk and marks the chunk as closed.
+// close compresses the content of the chunk and marks the chunk as complete.
 func (c *chunk) close() error {
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestSpeed) // fast, because it blocks all other messages

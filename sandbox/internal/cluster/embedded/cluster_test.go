@@ -128,7 +128,8 @@ func foreignConfig(t *testing.T, config *rest.Config) *rest.Config {
 	return foreign
 }
 
-// testNodeTaints checks that a new Node has no taint until the controller manager detects that the Node is not ready.
+// testNodeTaints checks that a new Node has no taints, and gets one only when the controller manager detects that the
+// Node is not ready.
 func testNodeTaints(t *testing.T, c *ControlPlane) {
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	nodes := c.client().CoreV1().Nodes()
@@ -304,7 +305,7 @@ func testPausedEtcd(t *testing.T, c *ControlPlane) {
 	check.Must(t, c.o.Supervisor.WaitReady(t.Context(), apiserver))
 }
 
-// within retries check until it succeeds or the time limit is reached.
+// within calls check until it succeeds. It fails the test if check still fails at the time limit.
 func within(t *testing.T, check func(context.Context) error) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -322,7 +323,7 @@ func within(t *testing.T, check func(context.Context) error) error {
 	}
 }
 
-// makeNode creates a Ready Node and its Lease in the same way as the module controller.
+// makeNode creates a Ready Node and its Lease as the module controller would create them.
 func makeNode(ctx context.Context, client kubernetes.Interface, i int) error {
 	name := fmt.Sprintf("base-%04d", i)
 	room := corev1.ResourceList{
@@ -362,7 +363,7 @@ func deployment(replicas int32) *appsv1.Deployment {
 	}
 }
 
-// counted returns an error unless good returns true for exactly want of the objects in got.
+// counted returns an error unless got contains exactly want objects for which good returns true.
 func counted(want int, err error, got int, good func(int) bool) error {
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ type flags []string
 
 func (f *flags) add(name, value string) { *f = append(*f, "--"+name+"="+value) }
 
-// spec returns the process specification of a component.
+// spec returns the supervisor's process specification for a component.
 func (c *ControlPlane) spec(name string) supervise.Spec {
 	s := supervise.Spec{
 		Name: name, Path: c.o.Binary, Dir: c.o.Dir, LogFile: filepath.Join(c.o.LogDir, name+".log"),
@@ -179,8 +179,8 @@ func (c *ControlPlane) schedulerFlags() flags {
 
 func (c *ControlPlane) schedulerConfig() string { return filepath.Join(c.o.Dir, scheduler+".yaml") }
 
-// writeSchedulerConfig writes the scheduler settings that can only be set in a file. For each Pod, the scheduler
-// scores a tenth of the Nodes, but at least 100 Nodes. With 1,000 bases, this halves its CPU time.
+// writeSchedulerConfig writes the scheduler settings that have no command-line flag. They make the scheduler score
+// only a tenth of the Nodes for each Pod, but at least 100 Nodes. With 1,000 bases, this halves its CPU time.
 func (c *ControlPlane) writeSchedulerConfig() error {
 	config := map[string]any{
 		"apiVersion":               "kubescheduler.config.k8s.io/v1",
@@ -223,11 +223,11 @@ func (c *ControlPlane) controllerFlags(name string) flags {
 // nodeGrace is Kubernetes' default node monitor grace period.
 const nodeGrace = 50 * time.Second
 
-// minGrace is the minimum node monitor grace period. The controller renews a Node Lease every 20 s at speed 1, and a
-// renewal can be a second late on a busy machine.
+// minGrace is the minimum node monitor grace period at any time scale. The controller renews a Node Lease every 20 s
+// at speed 1, and a renewal can be a second late on a busy machine.
 const minGrace = 4 * time.Second
 
-// scaled divides a Kubernetes period by the time scale of the cluster.
+// scaled divides a period by the time scale of the cluster.
 func (c *ControlPlane) scaled(d time.Duration) time.Duration {
 	return d / time.Duration(max(c.o.Speed, 1))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Host is the loopback address at which the API server reaches other processes on the same machine.
+// Host is the loopback address, at which the API server reaches other processes on this machine.
 const Host = "127.0.0.1"
 
 // ComponentSet implements daemon.Cluster. The components are the control plane processes.
@@ -36,14 +36,14 @@ func (c *ControlPlane) AuthorizeController(ctx context.Context) error {
 // CleanUp does nothing, because the cluster is either removed with the sandbox or reused by the same sandbox.
 func (c *ControlPlane) CleanUp(context.Context, map[string]bool) error { return nil }
 
-// RemoveLeftovers removes the base Nodes, and their Pods, that a killed daemon left in a durable cluster. A base
+// RemoveLeftovers removes the Nodes of bases, with their Pods, that a killed daemon left in a durable cluster. A base
 // outside the sandbox gets a new Node after its next heartbeat.
 func (c *ControlPlane) RemoveLeftovers(ctx context.Context) error {
 	return nodes.RemoveAll(ctx, c.client())
 }
 
-// IssueServingCert issues a serving certificate from the cluster CA, and returns the path of the CA certificate. It
-// may be called concurrently after Steps.Prepare.
+// IssueServingCert issues a serving certificate from the cluster CA, and returns the certificate and the path of the
+// CA certificate. It may be called concurrently after Steps.Prepare.
 func (c *ControlPlane) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
 	certPEM, keyPEM, err = c.pki.cas[clusterCA].Issue(cluster.Subject{Name: hosts[0], Hosts: hosts})
 	return certPEM, keyPEM, c.pki.crt(clusterCA), err

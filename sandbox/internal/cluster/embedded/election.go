@@ -10,24 +10,24 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// renewDeadline is how long the API server must be unavailable before the controller manager and the scheduler of a
-// real cluster lose their leader election and restart. Without this restart, the controller manager would mark all
-// Nodes as unreachable.
+// renewDeadline is how long an API server outage must last before, in a real cluster, the controller manager and the
+// scheduler lose their leader election and restart. Without this restart, the controller manager would mark all Nodes
+// as unreachable.
 const renewDeadline = 10 * time.Second
 
-// startTime is the minimum time that the API server needs to start, at any time scale. No leader election Lease can
+// startTime is the minimum time that the API server takes to start, at any time scale. No leader election Lease can
 // be renewed during this time.
 const startTime = 2 * time.Second
 
 // componentSet controls the control plane processes. They run without leader election, because leader election would
-// cost a write every two seconds. Instead, componentSet restarts the processes that would have lost their leader
-// election.
+// cost a write every two seconds. After an outage, componentSet restarts the processes that would have lost their
+// leader election.
 type componentSet struct {
 	supervise.Processes
 	c *ControlPlane
 
 	mu        sync.Mutex
-	downSince map[string]time.Time // when each process was stopped or paused; running processes have no entry
+	downSince map[string]time.Time // start of the downtime of each stopped or paused process
 }
 
 // electedComponents are the components that use leader election in a real cluster.
@@ -73,7 +73,8 @@ func (p *componentSet) setDown(name string) {
 	}
 }
 
-// takeDowntime returns how long a process has been stopped or paused, and resets this time.
+// takeDowntime returns how long a process has been stopped or paused, and clears the recorded time. It returns 0 for
+// a running process.
 func (p *componentSet) takeDowntime(name string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// TestLostElection checks that components with leader election are restarted if they would have lost their election
-// in a real cluster: after an API server outage, or after the component was paused. Stopped components must stay
-// stopped.
+// TestLostElection checks that components that use leader election in a real cluster are restarted when they would
+// have lost their election: after an API server outage, or after the component was paused. Stopped components must
+// stay stopped.
 func TestLostElection(t *testing.T) {
 	const brief, long = time.Second, time.Minute
 	for name, c := range map[string]struct {

@@ -25,8 +25,8 @@ import (
 
 // Options are the options of a ControlPlane.
 type Options struct {
-	// Owner is the owner of the cluster. The sandbox name in Owner is required. It determines the name of the
-	// kubeconfig context: koup-<name>.
+	// Owner is the owner of the cluster. Its sandbox name is required and determines the name of the kubeconfig
+	// context, koup-<name>.
 	Owner cluster.Owner
 	// Dir is the state directory of the cluster, for certificates, etcd data and kubeconfigs. It is created if it
 	// does not exist. Required.
@@ -36,20 +36,20 @@ type Options struct {
 	// Supervisor runs the components. Required.
 	Supervisor *supervise.Supervisor
 	// Durable makes etcd sync writes to disk, so that the data survives a machine crash. If Durable is false, writes
-	// are faster, but the data only survives a restart of the processes.
+	// are faster, but the data only survives restarts of the processes.
 	Durable bool
-	// Listen is the listen address of the API server. If the port is in use, no other port is chosen. Default:
-	// 127.0.0.1 and a free port.
+	// Listen is the listen address of the API server. If the port is in use, the control plane fails to start.
+	// Default: 127.0.0.1 and a free port.
 	Listen netip.AddrPort
-	// Speed is the time scale by which the periods of the node lifecycle are divided; 0 means 1.
+	// Speed is the time scale. The periods of the node lifecycle are divided by it. 0 means 1.
 	Speed int
-	// Wipe deletes the data of earlier runs.
+	// Wipe deletes the etcd data of earlier runs.
 	Wipe bool
 	// LogDir is the directory of the log files <component>.log; empty means Dir/logs.
 	LogDir string
 	// Kubeconfig is the path to which the administrator's kubeconfig is written; empty means Dir/kubeconfig.
 	Kubeconfig string
-	// Logger receives details for troubleshooting; nil means that they are discarded.
+	// Logger receives troubleshooting details. Default: they are discarded.
 	Logger *slog.Logger
 }
 
@@ -58,10 +58,10 @@ const (
 	// assigned to the Service "kubernetes".
 	serviceCIDR  = "10.96.0.0/16"
 	firstService = "10.96.0.1"
-	// clusterDomain is the DNS domain of the cluster, which is the suffix of Service names.
+	// clusterDomain is the DNS domain of the cluster, the suffix of Service DNS names.
 	clusterDomain = "cluster.local"
-	// portAttempts is the number of attempts to start a component whose port was taken by another process after the
-	// port was chosen, for example by another sandbox that starts at the same time.
+	// portAttempts is the number of attempts to start a component. An attempt fails if another process, such as
+	// another sandbox that is starting, takes the port after the port was chosen.
 	portAttempts = 3
 )
 
@@ -70,11 +70,11 @@ const (
 type ControlPlane struct {
 	o Options
 
-	// The first step sets the following fields.
+	// The step "Preparing certificates" sets the following fields.
 	pki                *pki
 	tokens             map[string]string // tokens by user; replaced at each start
 	health, etcdHealth *http.Client
-	hadData            bool // Dir contains etcd data from an earlier run
+	hadData            bool // whether Dir contains etcd data from an earlier run
 
 	access  atomic.Pointer[access]
 	version string
@@ -122,8 +122,8 @@ func (c *ControlPlane) Cluster() *cluster.Cluster {
 
 func (c *ControlPlane) contextName() string { return "koup-" + c.o.Owner.Sandbox }
 
-// Down stops the components in reverse order and joins the errors. It keeps the data. Down takes some milliseconds.
-// With Durable, it takes as long as etcd needs to close its files.
+// Down stops the components in reverse order and joins the errors. It keeps the data. It takes a few milliseconds;
+// with Durable, as long as etcd takes to close its files.
 func (c *ControlPlane) Down(ctx context.Context) error {
 	var errs []error
 	for _, name := range slices.Backward(componentNames) {
@@ -132,7 +132,7 @@ func (c *ControlPlane) Down(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// prepare creates certificates and kubeconfigs, and assigns ports.
+// prepare creates the certificates, assigns the ports, and writes the kubeconfigs.
 func (c *ControlPlane) prepare(context.Context) error {
 	if err := os.MkdirAll(c.o.Dir, 0o700); err != nil {
 		return fmt.Errorf("creating the state directory of the control plane: %w", err)
@@ -170,7 +170,8 @@ func (c *ControlPlane) prepare(context.Context) error {
 }
 
 // assignPorts chooses ports for the named components and writes the files that contain these ports. The named
-// components must not be running. known contains the current or previous ports of all components.
+// components must not be running. A component keeps its port in known, the current or previous ports of all
+// components, if this port is free.
 func (c *ControlPlane) assignPorts(known ports, names ...string) error {
 	known = maps.Clone(known)
 	if c.o.Listen.IsValid() {
@@ -207,8 +208,8 @@ func (c *ControlPlane) assignPorts(known ports, names ...string) error {
 	return nil
 }
 
-// startEtcd starts etcd and the API server, and waits until etcd is ready. It starts both together because both take
-// about the same time to load.
+// startEtcd starts etcd and the API server, and blocks until etcd is ready. It starts both at the same time because
+// they take about the same time to load.
 func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	if err := c.launch(ctx, etcd, apiserver); err != nil {
 		return err
@@ -221,8 +222,8 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	return err
 }
 
-// startAPIServer waits until the administrator can use the API. Other clients have to wait until the default roles
-// exist. In the meantime, the caller can apply manifests, for example.
+// startAPIServer blocks until the administrator can use the API, for example to apply manifests. Other clients cannot
+// use the API until the default roles exist.
 func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	if err := c.waitUntil(ctx, apiserver, c.namespacesExist); err != nil {
 		return err
@@ -232,8 +233,9 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	return err
 }
 
-// startControllers starts the controller manager and the scheduler when the API server is healthy. Both can start
-// before the default roles exist. The controller manager checks the health of the API server only once per second.
+// startControllers starts the controller manager and the scheduler as soon as the API server is healthy, and blocks
+// until they are ready. It does not wait for the default roles before it starts them, because the controller manager
+// checks the health of the API server only once per second.
 func (c *ControlPlane) startControllers(ctx context.Context) error {
 	if err := c.waitUntil(ctx, apiserver, c.apiHealthy); err != nil {
 		return err
@@ -258,8 +260,8 @@ func (c *ControlPlane) launch(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// waitUntil waits until a component is ready. If the component exits because its port is in use, waitUntil assigns
-// another port and restarts the component, together with the components that connect to it.
+// waitUntil blocks until a component is ready. If the component exits because its port is in use, waitUntil assigns
+// another port and restarts the component and the components that connect to it.
 func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(context.Context) error) error {
 	for attempt := 1; ; attempt++ {
 		err := c.o.Supervisor.WaitUntil(ctx, name, ready)
@@ -275,7 +277,7 @@ func (c *ControlPlane) waitUntil(ctx context.Context, name string, ready func(co
 }
 
 // moveToOtherPort stops a component and the components that connect to it, assigns new ports, and restarts the
-// components that were running before.
+// components that were running.
 func (c *ControlPlane) moveToOtherPort(ctx context.Context, name string) error {
 	affected := []string{name}
 	if name == etcd || name == apiserver {

@@ -25,7 +25,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// binary returns the path of koup-controlplane. It skips the test if koup-controlplane has not been built.
+// binary returns the path of koup-controlplane. It skips the test if the binary has not been built.
 func binary(t testing.TB) string {
 	t.Helper()
 	path, err := filepath.Abs("../../../../bin/koup-controlplane")
@@ -36,7 +36,8 @@ func binary(t testing.TB) string {
 	return path
 }
 
-// newControlPlane returns a control plane with its own supervisor. The control plane stops at the end of the test.
+// newControlPlane returns a control plane with its own supervisor. The control plane is stopped at the end of the
+// test.
 func newControlPlane(t testing.TB, dir string, change func(*Options)) *ControlPlane {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -71,7 +72,7 @@ func up(t testing.TB, c *ControlPlane) {
 	}
 }
 
-// TestStateDirectory checks that several control planes can use the same state directory one after another: after a
+// TestStateDirectory checks that a control plane can start in the state directory of an earlier one: after a normal
 // stop, after a crash of the supervisor, and with Wipe.
 func TestStateDirectory(t *testing.T) {
 	dir := t.TempDir()
@@ -160,8 +161,8 @@ func TestDamagedData(t *testing.T) {
 	}
 }
 
-// TestPortTaken checks that the control plane starts with another port if another process takes an assigned port
-// before the component uses it.
+// TestPortTaken checks that the control plane starts on another port if another process takes an assigned port before
+// the component opens it.
 func TestPortTaken(t *testing.T) {
 	for _, name := range []string{apiserver, scheduler} { // with and without clients among the components
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +189,7 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// withoutPort prepares a control plane and occupies the port of the named component.
+// withoutPort prepares a control plane whose port for the named component is in use.
 func withoutPort(t *testing.T, name string) (c *ControlPlane, listener net.Listener) {
 	t.Helper()
 	for {
@@ -204,8 +205,8 @@ func withoutPort(t *testing.T, name string) (c *ControlPlane, listener net.Liste
 	}
 }
 
-// TestPortTakenBriefly checks that a component starts if its port is in use at the first attempt, but is free again
-// when the component is restarted.
+// TestPortTakenBriefly checks that a component starts even if its port is in use at the first attempt and free again
+// at the next.
 func TestPortTakenBriefly(t *testing.T) {
 	c, listener := withoutPort(t, etcd)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

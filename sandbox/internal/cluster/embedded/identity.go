@@ -14,14 +14,16 @@ import (
 	"github.com/koupleless/koupsandbox/controller/deploy"
 )
 
-// kubeletClientCA returns the path of a CA certificate. This CA has issued only the client certificate that the API
-// server presents to kubelets, so a kubelet API that trusts only this CA needs no further authorization.
+// kubeletClientCA returns the path of the CA certificate for kubelet clients. The CA has issued only the client
+// certificate that the API server presents to kubelets. A kubelet API that trusts only this CA therefore needs no
+// further authorization.
 func (c *ControlPlane) kubeletClientCA() string {
 	return filepath.Join(c.pkiDir(), kubeletClientCA+".crt")
 }
 
 // usersWithTokens maps the users that send many requests to their groups (at most one each). These users authenticate
-// with tokens, because verifying client certificates took 9 % of the API server's CPU time with 10,000 bases.
+// with tokens, because verifying client certificates took 9 % of the API server's CPU time with 10,000 bases. The group
+// system:masters lets the controller manager and the scheduler start before the default roles exist.
 var usersWithTokens = map[string][]string{
 	controllerManagerUser: {"system:masters"},
 	schedulerUser:         {"system:masters"},
@@ -35,7 +37,8 @@ const (
 
 func (c *ControlPlane) tokensFile() string { return filepath.Join(c.o.Dir, "tokens.csv") }
 
-// makeTokens generates tokens, writes them to the token file of the API server, and returns them by user.
+// makeTokens generates a token for each user in usersWithTokens, writes the tokens to the token file of the API
+// server, and returns them by user.
 func (c *ControlPlane) makeTokens() (map[string]string, error) {
 	tokens := map[string]string{}
 	var text bytes.Buffer

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// The names of the CAs. As in a real cluster, each CA has one purpose: etcd, aggregated API servers and kubelets do
-// not accept a client certificate for the Kubernetes API.
+// The names of the CAs. As in a real cluster, each CA has one purpose. For example, etcd, aggregated API servers and
+// kubelets reject client certificates for the Kubernetes API.
 const (
 	clusterCA       = "ca"
 	etcdCA          = "etcd-ca"
@@ -27,7 +27,7 @@ const (
 	adminUser        = "koupsandbox-admin"
 )
 
-// saKey is the file with the key that signs service account tokens.
+// saKey is the name of the file with the key that signs service account tokens.
 const saKey = "sa.key"
 
 // certificate describes a certificate in the PKI directory.
@@ -68,8 +68,8 @@ type pki struct {
 func (p *pki) crt(name string) string { return filepath.Join(p.dir, name+".crt") }
 func (p *pki) key(name string) string { return filepath.Join(p.dir, name+".key") }
 
-// makePKI issues the wanted certificates. It keeps existing CAs and the service account key, so that kubeconfigs and
-// tokens stay valid after a restart. If a CA had to be replaced, replaced is the reason.
+// makePKI issues the certificates in wanted. It keeps existing CAs and the service account key, so that kubeconfigs
+// and tokens stay valid after a restart. If a CA had to be replaced, replaced is the reason.
 func makePKI(dir string, wanted []certificate) (p *pki, replaced string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, "", err
@@ -99,7 +99,7 @@ func makePKI(dir string, wanted []certificate) (p *pki, replaced string, err err
 	return p, replaced, nil
 }
 
-// authority loads a CA, or creates the CA if loading fails. reason is the error that prevented loading, or nil.
+// authority loads a CA from the PKI directory. If loading fails, it creates a new CA, and reason is the load error.
 func (p *pki) authority(name string) (reason, err error) {
 	certPEM, reason := os.ReadFile(p.crt(name))
 	if reason == nil {

@@ -16,7 +16,7 @@ import (
 
 var wanted = certificates()
 
-// contents returns the contents of all files in a directory. It fails the test if a file is readable by other users.
+// contents returns the contents of all files in a directory. It fails the test if other users can read a file.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -83,7 +83,7 @@ func TestPKISecondStart(t *testing.T) {
 	}
 }
 
-// TestCAsAreSeparate checks that a certificate is only accepted by components that trust the CA that issued it.
+// TestCAsAreSeparate checks that a certificate is accepted only by components that trust its CA.
 func TestCAsAreSeparate(t *testing.T) {
 	p, _, err := makePKI(filepath.Join(t.TempDir(), "pki"), wanted)
 	check.Must(t, err)

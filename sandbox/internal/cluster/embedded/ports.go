@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// ports maps component names to ports. It is stored in the state directory, because users may have copied
-// kubeconfigs: after a restart, a sandbox uses the same ports unless another process has taken them.
+// ports maps component names to ports. It is stored in the state directory: after a restart, the control plane uses
+// the same ports unless another process has taken them, so that copies of a kubeconfig stay valid.
 type ports map[string]int
 
 const portsFile = "ports.json"
@@ -38,7 +38,7 @@ func (p ports) save(dir string) error {
 }
 
 // pick assigns a free port to each named component that has no port or whose port is in use. It keeps the listeners
-// open until all ports are assigned, so that all ports are different.
+// open until all ports are assigned, so that no two components get the same port.
 func (p ports) pick(names ...string) error {
 	var open []net.Listener
 	defer func() {

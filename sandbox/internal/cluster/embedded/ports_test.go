@@ -9,8 +9,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// tries is the number of attempts of a test. A test can fail if another process takes a port between two of its
-// steps.
+// tries is the number of attempts per test. An attempt can fail if another process takes a port between two steps of
+// the test.
 const tries = 5
 
 func TestPickKeepsFreePorts(t *testing.T) {

@@ -36,7 +36,7 @@ func (c *ControlPlane) schedulerReady(ctx context.Context) error {
 }
 
 // namespacesExist returns nil if the administrator can use the API and the namespaces kube-system and default exist.
-// The administrator does not depend on the default roles.
+// Unlike other users, the administrator does not need the default roles.
 func (c *ControlPlane) namespacesExist(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -63,7 +63,7 @@ func (c *ControlPlane) controllersReady(ctx context.Context) error {
 	return nil
 }
 
-// checkHealth returns an error unless a health endpoint of a component returns the status 200.
+// checkHealth returns an error unless the health endpoint path of a component returns status 200.
 func (c *ControlPlane) checkHealth(ctx context.Context, component, path string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url(component)+path, nil)
 	if err != nil {
@@ -88,7 +88,8 @@ func (c *ControlPlane) checkHealth(ctx context.Context, component, path string) 
 	return nil
 }
 
-// newHealthClient returns an HTTP client that trusts one CA and presents one certificate of the PKI directory.
+// newHealthClient returns an HTTP client that trusts the named CA and presents the certificate of the named user,
+// both from the PKI directory.
 func newHealthClient(p *pki, ca, user string) (*http.Client, error) {
 	pair, err := tls.LoadX509KeyPair(p.crt(user), p.key(user))
 	if err != nil {
@@ -104,7 +105,8 @@ func newHealthClient(p *pki, ca, user string) (*http.Client, error) {
 	return &http.Client{Timeout: probeTimeout, Transport: transport}, nil
 }
 
-// failedChecks returns the failed checks that are listed in the response of a health endpoint.
+// failedChecks returns the names of the failed checks in the response of a health endpoint, as text to append to an
+// error message. It returns an empty string if no check failed.
 func failedChecks(body string) string {
 	var failed []string
 	for line := range strings.Lines(body) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNodeLifecycleFlags checks that the node lifecycle follows the time scale, but that a Node Lease can always be
-// renewed twice before the Node becomes unreachable.
+// TestNodeLifecycleFlags checks that the periods of the node lifecycle are divided by the time scale. A Node Lease
+// must always have time for two renewals before the Node becomes unreachable.
 func TestNodeLifecycleFlags(t *testing.T) {
 	for speed, want := range map[int][]string{
 		1: nil,

@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	// accountNamespace is the namespace of the ServiceAccount of the controllers.
+	// accountNamespace is the namespace of the controllers' ServiceAccount.
 	accountNamespace = cluster.MarkNamespace
-	// tokenLifetime is the requested lifetime of a ServiceAccount token. The token is renewed after a third of its
-	// lifetime.
+	// tokenLifetime is the lifetime to request for a ServiceAccount token. The token is renewed after a third of this
+	// time.
 	tokenLifetime = time.Hour
-	// tokenCheck is the time between checks whether the token must be renewed.
+	// tokenCheck is the interval between checks whether the token must be renewed.
 	tokenCheck = 30 * time.Second
-	// permissionPoll is the time between checks whether the ServiceAccount has its permissions.
+	// permissionPoll is the interval between checks whether the ServiceAccount has its permissions.
 	permissionPoll = 100 * time.Millisecond
 )
 
@@ -111,7 +111,7 @@ func (p *Provider) renewToken(ctx context.Context, account string) error {
 	return nil
 }
 
-// Maintain renews the ServiceAccount token of the controllers until ctx ends.
+// Maintain renews the controllers' ServiceAccount token until ctx ends.
 func (p *Provider) Maintain(ctx context.Context) error {
 	ticker := time.NewTicker(tokenCheck)
 	defer ticker.Stop()
@@ -160,7 +160,8 @@ func (p *Provider) writeControllerKubeconfig() error {
 	return os.Chmod(p.o.Dir.ControllerKubeconfig(), 0o600)
 }
 
-// waitForPermissions sends requests with the controller kubeconfig until the API server authorizes them or ctx ends.
+// waitForPermissions sends requests with the controller kubeconfig until the API server allows them. It returns an
+// error if ctx ends first.
 func (p *Provider) waitForPermissions(ctx context.Context) error {
 	config, err := clientcmd.BuildConfigFromFlags("", p.o.Dir.ControllerKubeconfig())
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// TestTokenRenewal checks that the token is renewed long before it expires, and that failed renewals are repeated.
+// TestTokenRenewal checks that the token is renewed long before it expires, and that a failed renewal is retried.
 func TestTokenRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := state.Dir(t.TempDir())

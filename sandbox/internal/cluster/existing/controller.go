@@ -16,8 +16,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// CleanUp removes the Nodes and Leases of this sandbox, and the objects that AuthorizeController created, even if an
-// earlier run created them. bases contains the identities of the bases that the sandbox has started.
+// CleanUp removes the Nodes and Leases of this sandbox, and the objects that AuthorizeController created in this or
+// an earlier run. bases contains the identities of the bases that the sandbox has started.
 func (p *Provider) CleanUp(ctx context.Context, bases map[string]bool) error {
 	owner, err := p.owner(bases)
 	if err == nil {
@@ -48,8 +48,8 @@ func (p *Provider) revoke(ctx context.Context) error {
 	return cluster.Revoke(ctx, p.Cluster(), objects, label)
 }
 
-// RemoveLeftovers removes the Nodes that a killed daemon of this sandbox left in the cluster, with their Leases and
-// Pods. A base that is still running gets a new Node after its next heartbeat.
+// RemoveLeftovers removes the Nodes, with their Leases and Pods, that a killed daemon of this sandbox left in the
+// cluster. A base that is still running gets a new Node after its next heartbeat.
 func (p *Provider) RemoveLeftovers(ctx context.Context) error {
 	owner, err := p.owner(nil)
 	if err != nil {
@@ -58,7 +58,7 @@ func (p *Provider) RemoveLeftovers(ctx context.Context) error {
 	return nodes.Remove(ctx, p.client, owner.CreatedNode)
 }
 
-// writeKubeconfig writes the selected context, with its cluster and its user, to the kubeconfig of the sandbox.
+// writeKubeconfig writes the selected context, its cluster and its user to the kubeconfig of the sandbox.
 func (p *Provider) writeKubeconfig(context.Context) error {
 	raw, err := clientcmd.LoadFromFile(p.o.Kubeconfig)
 	if err == nil {
@@ -77,8 +77,8 @@ func (p *Provider) writeKubeconfig(context.Context) error {
 	return nil
 }
 
-// IssueServingCert creates a self-signed certificate, because the private key of the CA of an existing cluster is not
-// available. caFile is the path of the certificate file.
+// IssueServingCert creates a self-signed certificate, because the CA key of an existing cluster is not available.
+// caFile is the path of the certificate.
 func (p *Provider) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error) {
 	caFile = p.o.Dir.BrokerCA()
 	var ips []net.IP
@@ -97,9 +97,9 @@ func (p *Provider) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, ca
 	return certPEM, keyPEM, caFile, nil
 }
 
-// Properties implements daemon.Cluster. Host is the loopback address, because the API server need not reach this
-// machine. The sandbox removes all objects that it creates.
+// Properties implements daemon.Cluster. Host is the loopback address, because the API server does not connect to this
+// machine. Ephemeral is false: the sandbox removes all objects that it creates.
 func (p *Provider) Properties() cluster.Properties { return cluster.Properties{Host: "127.0.0.1"} }
 
-// ComponentSet returns nil, because an existing cluster has no components that the sandbox controls.
+// ComponentSet returns nil, because the sandbox does not control the components of an existing cluster.
 func (p *Provider) ComponentSet() supervise.ComponentSet { return nil }

@@ -28,9 +28,9 @@ var ErrConsent = errors.New("consent is needed")
 
 // Options are the options of a Provider.
 type Options struct {
-	// Owner is the owner of the cluster. The sandbox name in Owner is required.
+	// Owner is the owner of the cluster. Its sandbox name is required.
 	Owner cluster.Owner
-	// Kubeconfig is the path of the user's kubeconfig, which is only read; empty means .kube/config in the home
+	// Kubeconfig is the path of the user's kubeconfig, which is never modified. Default: .kube/config in the home
 	// directory.
 	Kubeconfig string
 	// Context is the name of the kubeconfig context. Required.
@@ -45,7 +45,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Provider provides an existing cluster. Run its Steps in order, then use Cluster, and release the cluster with Down.
+// Provider makes an existing cluster available to a sandbox. Run its Steps in order, then use Cluster, and release
+// the cluster with Down.
 type Provider struct {
 	o       Options
 	config  *rest.Config
@@ -54,7 +55,7 @@ type Provider struct {
 
 	mu      sync.Mutex // guards the following fields
 	account string     // name of the controllers' ServiceAccount; empty before AuthorizeController
-	renewAt time.Time  // when to renew the token of the ServiceAccount
+	renewAt time.Time  // time at which to renew the ServiceAccount token
 }
 
 // New reads the kubeconfig and selects the context. It does not connect to the cluster.
@@ -94,7 +95,7 @@ func availableContexts(raw *clientcmdapi.Config, path string) string {
 		strings.Join(slices.Sorted(maps.Keys(raw.Contexts)), ", "))
 }
 
-// Steps implements daemon.Cluster. The Prepare steps are read-only.
+// Steps implements daemon.Cluster. The Prepare steps do not change the cluster.
 func (p *Provider) Steps() cluster.Steps {
 	return cluster.Steps{
 		Prepare: []cluster.Step{{Name: "Checking context " + p.o.Context, Run: p.check}},
@@ -110,7 +111,7 @@ func (p *Provider) Cluster() *cluster.Cluster {
 	return &cluster.Cluster{Kubeconfig: p.o.Kubeconfig, Config: p.config, Version: p.version}
 }
 
-// Down deletes only the ownership marker. A missing marker is not an error.
+// Down deletes the ownership marker, and nothing else. A missing marker is not an error.
 func (p *Provider) Down(ctx context.Context) error {
 	if err := cluster.Unmark(ctx, p.client, p.o.Owner); err != nil {
 		return fmt.Errorf("context %q: %w", p.o.Context, err)
@@ -131,7 +132,8 @@ func (p *Provider) check(ctx context.Context) error {
 	return err
 }
 
-// mark repeats checkAllowed and then writes the ownership marker. It does not rely on the check in an earlier step.
+// mark writes the ownership marker. It calls checkAllowed again first, because the cluster may have changed since the
+// earlier step.
 func (p *Provider) mark(ctx context.Context) error {
 	marked, err := p.checkAllowed(ctx)
 	if err != nil || marked {
@@ -144,9 +146,9 @@ func (p *Provider) mark(ctx context.Context) error {
 }
 
 // checkAllowed returns an error unless the sandbox may use the cluster. The cluster must have the ownership marker of
-// this sandbox, or it must have no marker and the user must have consented. marked reports whether the cluster has
-// the marker of this sandbox. Consent does not override the marker of another sandbox. The error wraps a
-// *nodes.InUseError if the environment has Nodes or Leases that this sandbox did not create.
+// this sandbox (then marked is true), or have no marker and the user must have consented. Consent does not override
+// the marker of another sandbox. The error wraps a *nodes.InUseError if the environment has Nodes or Leases that this
+// sandbox did not create.
 func (p *Provider) checkAllowed(ctx context.Context) (marked bool, err error) {
 	marked, err = p.Marked(ctx)
 	if err != nil {
@@ -166,8 +168,8 @@ func (p *Provider) checkAllowed(ctx context.Context) (marked bool, err error) {
 	return marked, nil
 }
 
-// owner returns the owner of the Nodes and Leases of this sandbox. started contains the identities of bases that may
-// not be recorded in the state directory.
+// owner returns the owner of the Nodes and Leases of this sandbox. started contains the identities of started bases,
+// which the state directory may not contain yet.
 func (p *Provider) owner(started map[string]bool) (nodes.Owner, error) {
 	prefix, err := p.o.Dir.ClientIDPrefix()
 	if err != nil {

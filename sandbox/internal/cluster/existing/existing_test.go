@@ -36,7 +36,7 @@ const (
 	leasesPath = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 )
 
-// fakeAPI implements the API requests for the ownership marker, Nodes and Leases. It records all requests.
+// fakeAPI is a fake API server for requests for the ownership marker, Nodes and Leases. It records all requests.
 type fakeAPI struct {
 	mu     sync.Mutex
 	mark   *corev1.ConfigMap
@@ -89,8 +89,8 @@ func (f *fakeAPI) takeCalls() []string {
 	return calls
 }
 
-// decode decodes the protobuf request body of a client into the object into, and returns the object. If decoding
-// fails, the object is unchanged.
+// decode decodes a protobuf request body into the object into, and returns this object. If decoding fails, the object
+// is unchanged.
 func decode[T runtime.Object](r *http.Request, into T) T {
 	if body, err := io.ReadAll(r.Body); err == nil {
 		_, _, _ = scheme.Codecs.UniversalDeserializer().Decode(body, nil, into)
@@ -140,7 +140,7 @@ var (
 		ownLabels)
 )
 
-// mark returns the ownership marker of the named sandbox, with the Place of owner.
+// mark returns the ownership marker of the sandbox with the given name and the Place of owner.
 func mark(sandbox string, labels map[string]string) *corev1.ConfigMap {
 	return markOf(map[string]string{"sandbox": sandbox, "place": owner.Place}, labels)
 }
@@ -233,9 +233,9 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestStepsRejectUsedEnvironment checks that Steps return an error before the first write if another user uses the
-// environment, even in a cluster with the ownership marker of this sandbox. Steps must accept controllers and bases
-// of this sandbox.
+// TestStepsRejectUsedEnvironment checks that the Steps fail before the first write if another user uses the
+// environment, even if the cluster has the ownership marker of this sandbox. The Steps must accept controllers and
+// bases of this sandbox.
 func TestStepsRejectUsedEnvironment(t *testing.T) {
 	dir := state.Dir(t.TempDir())
 	prefix, err := dir.ClientIDPrefix()

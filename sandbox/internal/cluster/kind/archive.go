@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
-// SaveImage writes the default node image to a file, for use on a machine without access to a registry. It returns
-// the image name. The engine (see engine.Find) must already have the image. SaveImage replaces an existing file
+// SaveImage writes the default node image to a file, for use on machines without access to a registry. It returns the
+// image name. The engine (see engine.Find) must already have the image. SaveImage replaces an existing file
 // atomically.
 func SaveImage(ctx context.Context, name, path string) (image string, err error) {
 	e, err := engine.Find(ctx, name)

@@ -38,7 +38,7 @@ esac
 }
 
 // TestLoadImagesSavedByPodman checks that docker can load a file written by podman. Podman adds the prefix localhost/
-// to the image names in the file, which docker would interpret as a registry.
+// to the image names in the file. Docker would interpret this prefix as a registry.
 func TestLoadImagesSavedByPodman(t *testing.T) {
 	tagged := filepath.Join(t.TempDir(), "tagged")
 	enginetest.Fake(t, "docker", `case "$1" in

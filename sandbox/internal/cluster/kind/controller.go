@@ -19,12 +19,12 @@ import (
 const (
 	// Component is the name of the cluster component in `status`.
 	Component = "kind-cluster"
-	// pingTimeout is the timeout of the check whether the cluster responds.
+	// pingTimeout is the timeout for checking whether the API server responds.
 	pingTimeout = time.Second
 )
 
 // AuthorizeController implements daemon.Cluster. The controller kubeconfig contains the administrator's credentials,
-// and impersonates the user that has the controller permissions.
+// and impersonates a user that has only the controller permissions.
 func (p *Provider) AuthorizeController(ctx context.Context) error {
 	objects, err := deploy.Objects()
 	if err != nil {
@@ -68,15 +68,15 @@ func (p *Provider) IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, ca
 	return certPEM, keyPEM, caFile, err
 }
 
-// Properties implements daemon.Cluster. The cluster CA also issues client certificates for other users, so the
-// controller must also check the permission for nodes/proxy.
+// Properties implements daemon.Cluster. KubeletClientCA is the cluster CA, which also issues client certificates for
+// other users. The controller must therefore also check the permission for nodes/proxy.
 func (p *Provider) Properties() cluster.Properties {
 	return cluster.Properties{Host: p.gateway, KubeletClientCA: p.kubeletClientCA, Nodes: p, Ephemeral: true,
 		Adopted: p.adopt}
 }
 
-// writeClientCA writes a CA certificate to a file if the API server can reach this machine. The CA has issued the
-// client certificate of the API server. Without the file, the controller does not serve logs.
+// writeClientCA writes the CA certificate that verifies the client certificate of the API server to a file. It writes
+// no file if the API server cannot reach this machine. Without the file, the controller does not serve logs.
 func (p *Provider) writeClientCA() {
 	if p.gateway == "" {
 		return
@@ -89,7 +89,7 @@ func (p *Provider) writeClientCA() {
 	p.kubeletClientCA = path
 }
 
-// Maintain keeps new and existing DaemonSets off the Nodes of bases until ctx ends.
+// Maintain keeps existing and new DaemonSets off the Nodes of bases until ctx ends.
 func (p *Provider) Maintain(ctx context.Context) error {
 	newGuard(p.client, p.o.Logger).run(ctx)
 	return nil
@@ -100,10 +100,11 @@ func (p *Provider) ComponentSet() supervise.ComponentSet { return componentSet{p
 
 func (p *Provider) dir() state.Dir { return state.Dir(p.o.Dir) }
 
-// componentSet represents the cluster as a single component.
+// componentSet contains the cluster as its only component.
 type componentSet struct{ p *Provider }
 
-// Components implements supervise.ComponentSet. The component is ready if the API server responds.
+// Components implements supervise.ComponentSet. The component is ready if the API server responds. It is not running
+// until the cluster exists.
 func (x componentSet) Components(ctx context.Context) []supervise.Component {
 	ctx, cancel := context.WithTimeoutCause(ctx, pingTimeout, fmt.Errorf("timed out after %s", pingTimeout))
 	defer cancel()
@@ -119,7 +120,7 @@ func (x componentSet) Components(ctx context.Context) []supervise.Component {
 	return []supervise.Component{c}
 }
 
-// Act rejects all actions.
+// Act rejects all actions, because the nodes are containers of the container engine.
 func (x componentSet) Act(_ context.Context, name string, action supervise.Action) error {
 	if name != Component {
 		return fmt.Errorf("%s: %w", name, supervise.ErrUnknown)
@@ -128,5 +129,5 @@ func (x componentSet) Act(_ context.Context, name string, action supervise.Actio
 		"them", action, name)
 }
 
-// ToStart returns nil, because up does not restart a cluster.
+// ToStart returns nil, because an up of a running sandbox does not restart the cluster.
 func (x componentSet) ToStart(context.Context) []string { return nil }

@@ -21,16 +21,16 @@ import (
 const (
 	// logsTimeout is the timeout for collecting logs after a failure.
 	logsTimeout = 20 * time.Second
-	// killTimeout is the timeout for killing nodes before they are removed.
+	// killTimeout is the timeout for killing the nodes before the cluster is deleted.
 	killTimeout = 5 * time.Second
 	// noSync is the etcd flag that disables syncing to disk.
 	noSync = "unsafe-no-fsync"
-	// deleteInterval is the time between attempts to delete a cluster while kind is still creating it. Between two
-	// steps of kind, there may be nothing to delete.
+	// deleteInterval is the interval between attempts to delete a cluster while kind is still creating it. One
+	// attempt is not enough, because kind may not have created the nodes yet.
 	deleteInterval = 300 * time.Millisecond
 )
 
-// bringUp creates the cluster, unless an existing cluster is adopted, and connects to the cluster.
+// bringUp creates the cluster and connects to it. It does nothing if an existing cluster was adopted.
 func (p *Provider) bringUp(ctx context.Context) error {
 	if p.adopt {
 		return nil
@@ -82,7 +82,7 @@ func (p *Provider) create(ctx context.Context) error {
 	}
 }
 
-// keepLogs collects the logs of the nodes and adds the path of the logs to err.
+// keepLogs collects the logs of the nodes in a directory and adds the path of this directory to err.
 func (p *Provider) keepLogs(ctx context.Context, err error) error {
 	dir := filepath.Join(p.o.LogDir, "kind")
 	collected := make(chan error, 1)
@@ -107,8 +107,8 @@ func (p *Provider) delete(ctx context.Context) error {
 	return nil
 }
 
-// kill kills the nodes in podman. Otherwise podman would wait ten seconds for each node before it removes the node.
-// kill ignores errors, because the later deletion reports them.
+// kill kills the nodes if the engine is podman. Otherwise, podman would wait ten seconds for each node before it
+// removes the node. kill only logs errors, because the subsequent deletion reports them.
 func (p *Provider) kill(ctx context.Context) {
 	if p.engine.Command != engine.Podman {
 		return
@@ -139,7 +139,7 @@ func (p *Provider) Down(ctx context.Context) error {
 	}
 }
 
-// clusterConfig returns the kind configuration of the cluster.
+// clusterConfig returns the kind configuration of the new cluster.
 func (p *Provider) clusterConfig() *v1alpha4.Cluster {
 	c := &v1alpha4.Cluster{Nodes: []v1alpha4.Node{{Role: v1alpha4.ControlPlaneRole, Image: p.image}}}
 	for range p.o.Nodes - 1 {
@@ -156,7 +156,7 @@ func (p *Provider) clusterConfig() *v1alpha4.Cluster {
 	return c
 }
 
-// lastError returns the last error line in the output of a command. If there is none, it returns the last line. It is
+// lastError returns the last error line in the output of a command, or the last line if there is no error line. It is
 // needed because kubeadm prints a stack trace after the error.
 func lastError(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
@@ -168,7 +168,7 @@ func lastError(output string) string {
 	return lines[len(lines)-1]
 }
 
-// componentArgs contains the control plane flags that differ from the kubeadm defaults.
+// componentArgs contains control plane flags with values that differ from the kubeadm defaults.
 var componentArgs = []struct{ component, flag, value string }{
 	// The API server requests logs of module Pods from the controller, at the first address type that the Node has.
 	{"apiServer", "kubelet-preferred-address-types", "InternalDNS,InternalIP,ExternalIP,Hostname"},
@@ -186,7 +186,7 @@ var componentArgs = []struct{ component, flag, value string }{
 // needed because a scenario may kill the controller ten times.
 var restartPeriodSince = version.MustParseSemantic("v1.35.0")
 
-// versionOf returns the Kubernetes version in an image tag, or nil.
+// versionOf returns the Kubernetes version in an image tag, or nil if the tag is not a version.
 func versionOf(image string) *version.Version {
 	image = shortName(image)
 	v, err := version.ParseSemantic(image[strings.LastIndexByte(image, ':')+1:])
@@ -196,9 +196,9 @@ func versionOf(image string) *version.Version {
 	return v
 }
 
-// kubeadmPatches returns patches with componentArgs and with faster settings, for both versions of the kubeadm
-// configuration. kind applies the patch that matches its Kubernetes version. The older configuration version only
-// supports RSA keys, which take seconds to generate.
+// kubeadmPatches returns kubeadm configuration patches that set componentArgs and reduce the startup time. There is
+// one patch for each version of the kubeadm configuration; kind applies the patch that fits the Kubernetes version.
+// Only the newer version can replace RSA keys, which take seconds to generate.
 func kubeadmPatches(durable bool) []string {
 	type m = map[string]any
 	list, dictionary := m{"encryptionAlgorithm": "ECDSA-P256"}, m{}
@@ -227,8 +227,8 @@ func kubeadmPatches(durable bool) []string {
 	return patches
 }
 
-// shortError shortens a kind error to one line with the failed step and the last error of the failed command. The
-// full output has about a hundred lines. The node logs contain the details.
+// shortError shortens a kind error to one line that contains the failed step and the last error of the failed
+// command. The full output is about a hundred lines long, and the node logs contain the details.
 func shortError(err error) error {
 	var run *exec.RunError
 	if !errors.As(err, &run) {

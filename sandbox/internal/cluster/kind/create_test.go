@@ -19,7 +19,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// The daemon requests the components while the steps create the cluster.
+// TestComponentsBeforeClusterExists checks that Components returns a component that is not ready, with a reason,
+// before the cluster exists. The daemon may call Components while the steps create the cluster.
 func TestComponentsBeforeClusterExists(t *testing.T) {
 	got := (&Provider{}).ComponentSet().Components(t.Context())
 	if len(got) != 1 || got[0].Ready || got[0].State != supervise.Exited || got[0].Reason == "" {
@@ -84,8 +85,8 @@ func TestDurableEtcdSyncs(t *testing.T) {
 	}
 }
 
-// TestRestartPeriodRequiresVersion checks that the back-off of container restarts is only limited for Kubernetes
-// versions that support the setting. A kubelet does not start if its configuration contains an unknown field.
+// TestRestartPeriodRequiresVersion checks that the limit for the back-off of container restarts is set only for
+// Kubernetes versions that support it. A kubelet does not start if its configuration contains an unknown field.
 func TestRestartPeriodRequiresVersion(t *testing.T) {
 	for image, want := range map[string]bool{
 		"kindest/node:v1.37.0@sha256:0123": true, "koupsandbox/node:v1.35.0": true, "kindest/node:v1.34.9": false,

@@ -22,7 +22,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// guardRetry is the time between retries of rejected updates.
+// guardRetry is the interval between retries of rejected updates.
 const guardRetry = 2 * time.Second
 
 // notABase is the node selector requirement that excludes the Nodes of bases.
@@ -30,18 +30,19 @@ var notABase = corev1.NodeSelectorRequirement{
 	Key: labels.Component, Operator: corev1.NodeSelectorOpNotIn, Values: []string{labels.Vnode},
 }
 
-// guard keeps DaemonSets that tolerate every taint off the Nodes of bases, except DaemonSets of modules. Without a
-// kubelet, their Pods would stay Pending and their rollouts would never end.
+// guard keeps DaemonSets that tolerate every taint off the Nodes of bases, except DaemonSets of modules. These Nodes
+// have no kubelet, so the Pods would stay Pending and the rollouts would never complete.
 //
-// A new DaemonSet may already have Pods on bases. The DaemonSet controller deletes them, but no kubelet confirms the
-// deletion, so the guard removes them from the API.
+// A new DaemonSet may already have Pods on bases before the guard updates it. The DaemonSet controller then deletes
+// these Pods, but no kubelet confirms the deletion, so the guard removes the Pods from the API.
 //
-// A MutatingAdmissionPolicy could do this, but it is enabled by default only since Kubernetes 1.36.
+// The guard does not use a MutatingAdmissionPolicy, because this API is enabled by default only since Kubernetes
+// 1.36.
 type guard struct {
 	client kubernetes.Interface
 	log    *slog.Logger
-	// cleared contains the last generation of each DaemonSet for which the Pods on the Nodes of bases were removed.
-	// Only one goroutine uses it.
+	// cleared contains, for each DaemonSet, the last generation whose Pods on the Nodes of bases were removed. Only
+	// one goroutine uses cleared.
 	cleared map[types.UID]int64
 }
 
@@ -65,8 +66,8 @@ func (g *guard) restrictAll(ctx context.Context) error {
 	})
 }
 
-// run watches the DaemonSets until ctx ends. The informer resyncs every guardRetry without API requests. Each resync
-// retries rejected updates.
+// run watches the DaemonSets and restricts each of them until ctx ends. Every guardRetry, the informer resyncs, which
+// sends no API requests and makes run retry rejected updates.
 func (g *guard) run(ctx context.Context) {
 	informer := informers.NewSharedInformerFactory(g.client, guardRetry).Apps().V1().DaemonSets().Informer()
 	keepOff := func(o any) {
@@ -89,8 +90,9 @@ func (g *guard) run(ctx context.Context) {
 	informer.RunWithContext(ctx)
 }
 
-// restrictDaemonSet excludes the Nodes of bases from a DaemonSet. Then it removes the Pods on these Nodes that the
-// DaemonSet controller has marked for deletion. It modifies d.
+// restrictDaemonSet excludes the Nodes of bases from a DaemonSet that tolerates every taint. Once the DaemonSet
+// controller has observed this change, a later call removes the remaining Pods from these Nodes. restrictDaemonSet
+// modifies d.
 func (g *guard) restrictDaemonSet(ctx context.Context, d *appsv1.DaemonSet) error {
 	if !toleratesAll(d) || d.DeletionTimestamp != nil {
 		return nil
@@ -146,8 +148,8 @@ func (g *guard) removePods(ctx context.Context, d *appsv1.DaemonSet) error {
 
 func nameOf(d *appsv1.DaemonSet) string { return d.Namespace + "/" + d.Name }
 
-// toleratesAll reports whether a DaemonSet may unintentionally run on the Nodes of bases, because it tolerates every
-// taint and has no module label.
+// toleratesAll reports whether a DaemonSet would run on the Nodes of bases unintentionally: it tolerates every taint
+// and is not a DaemonSet of modules.
 func toleratesAll(d *appsv1.DaemonSet) bool {
 	for _, l := range []map[string]string{d.Labels, d.Spec.Template.Labels} {
 		if l[labels.Component] == labels.Module || l[labels.OlderComponent] == labels.Module {
@@ -160,8 +162,8 @@ func toleratesAll(d *appsv1.DaemonSet) bool {
 	})
 }
 
-// excludeBases adds a node affinity that excludes the Nodes of bases, and reports whether it changed spec. It keeps
-// existing requirements that refer to bases.
+// excludeBases adds a node affinity that excludes the Nodes of bases, and reports whether it changed spec. It does
+// not change node selectors and affinity terms that already refer to bases.
 func excludeBases(spec *corev1.PodSpec) (changed bool) {
 	if _, explicit := spec.NodeSelector[labels.Component]; explicit {
 		return false
@@ -191,8 +193,8 @@ func excludeBases(spec *corev1.PodSpec) (changed bool) {
 	return changed
 }
 
-// selectsBases reports whether a spec explicitly selects the Nodes of bases. It is used for a spec that excludeBases
-// has not changed.
+// selectsBases reports whether a spec explicitly selects the Nodes of bases. Call it only for a spec that
+// excludeBases has left unchanged.
 func selectsBases(spec *corev1.PodSpec) bool {
 	return spec.NodeSelector[labels.Component] == labels.Vnode ||
 		slices.ContainsFunc(required(spec), func(t corev1.NodeSelectorTerm) bool {

@@ -30,7 +30,7 @@ var (
 		Values: []string{labels.Vnode}}
 )
 
-// affinity returns a required node affinity with the given alternative terms.
+// affinity returns a required node affinity with the given terms, of which a Node must match at least one.
 func affinity(terms ...requirements) *corev1.Affinity {
 	s := &corev1.NodeSelector{}
 	for _, t := range terms {
@@ -108,8 +108,8 @@ func TestRestrictAll(t *testing.T) {
 	}
 }
 
-// TestNewDaemonSetIsRestricted checks that a new DaemonSet is restricted. Its Pods on the Nodes of bases must be
-// removed after the DaemonSet controller has observed the change.
+// TestNewDaemonSetIsRestricted checks that a new DaemonSet is restricted. After the DaemonSet controller has observed
+// the change, the Pods on the Nodes of bases must be removed.
 func TestNewDaemonSetIsRestricted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := func(name string, l map[string]string) *corev1.Node {
@@ -196,8 +196,8 @@ func TestGuardRetries(t *testing.T) {
 	})
 }
 
-// TestDaemonSetForBasesKeepsItsPods checks that the Pods of a DaemonSet that selects bases are kept, even if the
-// DaemonSet tolerates every taint.
+// TestDaemonSetForBasesKeepsItsPods checks that the guard keeps the Pods of a DaemonSet that selects bases, even if
+// the DaemonSet tolerates every taint.
 func TestDaemonSetForBasesKeepsItsPods(t *testing.T) {
 	d := daemonSet(everything,
 		affinity(requirements{

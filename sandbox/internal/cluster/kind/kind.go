@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// namePrefix is the prefix of cluster names. It is followed by the sandbox name.
+	// namePrefix is the part of a cluster name before the sandbox name.
 	namePrefix = "koup-"
-	// maxName is the maximum length of a cluster name. kind appends up to 14 characters to form a host name, and host
-	// names are limited to 64 characters.
+	// maxName is the maximum length of a cluster name. kind appends up to 14 characters to form a node's host name,
+	// which is limited to 64 characters.
 	maxName = 50
-	// readyPoll is the time between checks whether the nodes are Ready.
+	// readyPoll is the interval between checks whether the nodes are Ready.
 	readyPoll = 200 * time.Millisecond
 )
 
 // Options are the options of a Provider.
 type Options struct {
-	// Owner is the owner of the cluster. The sandbox name in Owner is required. The cluster name is koup-NAME.
+	// Owner is the owner of the cluster. Its sandbox name NAME is required. The cluster name is koup-NAME.
 	Owner cluster.Owner
 	// Dir is the state directory of the sandbox, which must exist. Required.
 	Dir string
@@ -46,13 +46,13 @@ type Options struct {
 	Engine string
 	// Nodes is the number of nodes, including the control plane. Default: 1.
 	Nodes int
-	// Image is the node image. Default: see Version.
+	// Image is the node image. Default: the image for Version.
 	Image string
 	// Version is the Kubernetes version, such as "v1.36.3". Version and Image must not both be set. Default: the
 	// version of kind's default node image.
 	Version string
 	// Durable makes etcd sync writes to disk, so that the data survives a machine crash. Default: the data only
-	// survives a restart of the processes.
+	// survives restarts of the processes.
 	Durable bool
 	// Notify is called with messages for the user. Default: the messages are discarded.
 	Notify func(string)
@@ -60,24 +60,25 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Provider provides the kind cluster of one sandbox. Run its Steps in order, in one goroutine. Steps, ComponentSet
-// and Down may be called at any time, and Load after the first step. The other methods may be called concurrently
-// after all steps have completed.
+// Provider manages the kind cluster of one sandbox. Run its Steps in order, in one goroutine. Steps, ComponentSet and
+// Down may be called at any time, and Load after the first step. The other methods may be called concurrently after
+// all steps have completed.
 type Provider struct {
 	o    Options
 	name string
 
 	engine *engine.Engine
 	kind   *kindcluster.Provider
-	owned  bool // the cluster belongs to this sandbox if it exists
-	adopt  bool // use the existing cluster of this sandbox
-	// kubeletClientCA is the path of a CA certificate; empty if the API server cannot reach this machine.
+	owned  bool // whether the cluster, if it exists, belongs to this sandbox
+	adopt  bool // whether to use the existing cluster of this sandbox
+	// kubeletClientCA is the path of the CA certificate for Properties.KubeletClientCA; empty if the API server
+	// cannot reach this machine.
 	kubeletClientCA string
 	image           string
 
 	config  *rest.Config
 	client  kubernetes.Interface
-	created atomic.Pointer[rest.Config] // config, for callers during the steps; nil until the cluster exists
+	created atomic.Pointer[rest.Config] // config, safe to read during the steps; nil until the cluster exists
 	version string
 	gateway string
 	// authority issues certificates for servers that run on this machine.
@@ -138,8 +139,7 @@ func (p *Provider) prepare(ctx context.Context) error {
 	return p.chooseImage(ctx)
 }
 
-// findEngine returns the engine of the existing cluster. If there is no cluster, it returns the engine for a new
-// cluster.
+// findEngine selects the engine of the existing cluster, or the engine for a new cluster if there is none.
 func (p *Provider) findEngine(ctx context.Context) error {
 	recorded, err := p.readOwnership()
 	if err != nil {
@@ -158,8 +158,8 @@ func (p *Provider) findEngine(ctx context.Context) error {
 	return nil
 }
 
-// prepareForBases sets the ownership marker, determines how the cluster reaches this machine, and keeps DaemonSets off
-// the Nodes of bases.
+// prepareForBases sets the ownership marker, determines at which address the cluster can reach this machine, makes
+// the addresses of bases reachable, and keeps DaemonSets off the Nodes of bases.
 func (p *Provider) prepareForBases(ctx context.Context) error {
 	if err := cluster.Mark(ctx, p.client, p.o.Owner); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (p *Provider) prepareForBases(ctx context.Context) error {
 	return newGuard(p.client, p.o.Logger).restrictAll(ctx)
 }
 
-// connect writes the administrator's kubeconfig and creates an API client.
+// connect writes the administrator's kubeconfig and creates the API client.
 func (p *Provider) connect() error {
 	if err := p.kind.ExportKubeConfig(p.name, p.o.Kubeconfig, false); err != nil {
 		return fmt.Errorf("writing the kubeconfig of kind cluster %s: %w", p.name, err)
@@ -203,7 +203,7 @@ func (p *Provider) connect() error {
 	return nil
 }
 
-// waitNodes waits until all nodes are Ready. It then adds routes to the Pods on other nodes.
+// waitNodes waits until all nodes are Ready, then adds routes between the Pods of different nodes.
 func (p *Provider) waitNodes(ctx context.Context) error {
 	if err := poll(ctx, p.nodesReady); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (p *Provider) nodesReady(ctx context.Context) error {
 	return nil
 }
 
-// poll calls done repeatedly until done succeeds. If ctx ends first, the returned error contains the last error of
+// poll calls done repeatedly until done returns nil. If ctx ends first, the returned error contains the last error of
 // done and the cause of ctx.
 func poll(ctx context.Context, done func(context.Context) error) error {
 	for {

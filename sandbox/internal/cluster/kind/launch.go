@@ -12,12 +12,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// launchPath is the path to which a launched binary is copied on a node.
+// launchPath is the path on a node to which Launch copies the binary.
 const launchPath = "/usr/local/bin/koupsandbox"
 
-// Launch copies a binary to the control plane node and starts it there, in the network of the node. The binary must
-// be a static Linux binary that calls stdio.Serve. Its standard error is written to stderr. The process keeps running
-// after ctx ends. Call Launch after Steps. It may be called concurrently.
+// Launch copies a binary to the control plane node and starts it in the network namespace of the node. The binary
+// must be a static Linux binary that calls stdio.Serve. The standard error of the process is written to stderr. The
+// process continues to run after ctx ends. Call Launch after Steps. It may be called concurrently.
 func (p *Provider) Launch(ctx context.Context, binary string, stderr io.Writer, args ...string) (*stdio.Process,
 	error) {
 	if err := image.IsStatic(binary); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// Load loads an image onto all nodes. Pods that use the image must not pull it. Load waits for the container runtimes
-// of the nodes. Call it after Steps.Prepare. It may run concurrently with the other steps.
+// Load loads an image onto all nodes. Pods must use the image without pulling it. Load blocks until the container
+// runtimes of the nodes respond. Call it after Steps.Prepare. It may run concurrently with the other steps.
 func (p *Provider) Load(ctx context.Context, i *image.Image) error {
 	list, err := p.waitContainerRuntimes(ctx)
 	if err != nil {

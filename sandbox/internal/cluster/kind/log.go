@@ -7,8 +7,7 @@ import (
 	"sigs.k8s.io/kind/pkg/log"
 )
 
-// logger forwards the log messages of kind: warnings and errors as warnings, and all other messages as debug
-// messages.
+// logger is the kind logger. It logs warnings and errors as warnings, and all other messages as debug messages.
 type logger struct{ log *slog.Logger }
 
 var _ log.Logger = logger{}

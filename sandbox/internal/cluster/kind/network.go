@@ -19,19 +19,19 @@ import (
 const (
 	// engineNetwork is the container network that kind uses for all clusters.
 	engineNetwork = "kind"
-	// podNetwork is the name of a ConfigMap in kube-system. If it exists, the cluster does not set routes between
-	// nodes itself. The node image built by `make node-image` contains it.
+	// podNetwork is the name of a ConfigMap in kube-system that the node image built by `make node-image` creates. If
+	// it exists, the sandbox must set the routes between nodes, because the cluster does not.
 	podNetwork = "pod-network"
 	// controlPlaneLabel is the label that kubeadm adds to control plane nodes.
 	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 	// apiServerPort is the port of the API server on its node.
 	apiServerPort = "6443"
-	// dialTimeout is the timeout of a connection attempt to a node on this machine.
+	// dialTimeout is the timeout for connecting to a node.
 	dialTimeout = 2 * time.Second
 )
 
-// findGateway returns the address of this machine in the network of the nodes. It returns the empty string if this
-// machine does not have that address or cannot reach the nodes.
+// findGateway returns the gateway address of the kind network if the address belongs to this machine and this machine
+// can reach the nodes. Otherwise, it returns "".
 func (p *Provider) findGateway(ctx context.Context) string {
 	format := `{{range .IPAM.Config}}{{.Gateway}} {{end}}`
 	if p.engine.Command == engine.Podman {
@@ -62,7 +62,8 @@ func (p *Provider) findGateway(ctx context.Context) string {
 	return ""
 }
 
-// checkReachable returns an error if this machine cannot reach the API server at the address of its node.
+// checkReachable returns an error if this machine cannot connect to the API server at the address of the control
+// plane node.
 func (p *Provider) checkReachable(ctx context.Context) error {
 	nodes, err := p.nodes(ctx)
 	if err != nil {
@@ -82,12 +83,14 @@ func (p *Provider) checkReachable(ctx context.Context) error {
 	return errors.New("the cluster has no control plane node")
 }
 
-// baseNetworks are the networks of base addresses: the network of unrouted addresses, and the Pod network.
+// baseNetworks lists the networks that contain the addresses of bases: the network of unrouted addresses, and the Pod
+// network.
 var baseNetworks = []string{"198.18.0.0/15", "10.244.0.0/16"}
 
-// keepReachable adds routes on each node that make the addresses of bases local to the node. kindnet, the Pod network
-// of kind's default node image, adds a route through the address of every Node, and exits if the kernel rejects a
-// route because the address is not local. Requests to Pods still use the more specific routes of kindnet.
+// keepReachable adds routes to each node so that the node treats the addresses of bases as directly connected. They
+// are needed because kindnet, the network plugin in kind's default node image, adds a route through the address of
+// every Node, and exits if the kernel rejects this route because the address is not directly connected. Packets to
+// Pods still take the more specific routes of kindnet.
 func (p *Provider) keepReachable(ctx context.Context) error {
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
@@ -103,7 +106,8 @@ func (p *Provider) keepReachable(ctx context.Context) error {
 	return nil
 }
 
-// addRoutes adds routes on each node to the Pods of all other nodes, unless the cluster sets these routes itself.
+// addRoutes adds routes on each node to the Pods of all other nodes. It does nothing if the cluster sets these routes
+// itself.
 func (p *Provider) addRoutes(ctx context.Context) error {
 	nodes, err := p.nodes(ctx)
 	if err != nil || len(nodes) < 2 {

@@ -11,11 +11,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine"
 )
 
-// BuiltImage is the repository of the node image that `make node-image` builds. Its tag is the Kubernetes version.
+// BuiltImage is the name, without a tag, of the node image that `make node-image` builds. Its tag is the Kubernetes
+// version.
 const BuiltImage = "koupsandbox/node"
 
-// chooseImage chooses the node image. If the engine has none of the suitable images, chooseImage pulls the first
-// candidate: the configured image, or kind's default node image.
+// chooseImage selects the node image: the first candidate that the engine has. If the engine has none of them,
+// chooseImage pulls the first candidate.
 func (p *Provider) chooseImage(ctx context.Context) error {
 	candidates := p.imageCandidates(ctx)
 	image, err := firstPresent(ctx, p.engine, candidates)
@@ -39,8 +40,9 @@ func (p *Provider) chooseImage(ctx context.Context) error {
 	return nil
 }
 
-// LocalImage returns the name of the default node image. An engine (see engine.Find) must respond, meet the
-// requirements, and already have the image. Otherwise, the error states what is missing.
+// LocalImage returns the name of the default node image if the engine already has it. name is the name of the engine;
+// see engine.Find. LocalImage returns an error if no engine responds, or if the engine does not meet the requirements
+// or does not have the image.
 func LocalImage(ctx context.Context, name string) (image string, err error) {
 	e, err := engine.Find(ctx, name)
 	if err != nil {
@@ -61,11 +63,11 @@ func localImage(ctx context.Context, e *engine.Engine) (image string, err error)
 	return shortName(image), err
 }
 
-// podmanHost is the registry that podman adds to image names without a registry.
+// podmanHost is the registry name that podman adds to image names without a registry.
 const podmanHost = "localhost/"
 
-// firstPresent returns the first of the images that the engine has, or the empty string. It returns an error if the
-// image is for another architecture.
+// firstPresent returns the first image in images that the engine has, or the empty string. It returns an error if
+// this image is for another architecture.
 //
 // For podman, it returns the full image name: podman finds local images by their short names, but kind would look for
 // a short name on docker.io.
@@ -90,8 +92,8 @@ func firstPresent(ctx context.Context, e *engine.Engine, images []string) (strin
 	return "", nil
 }
 
-// imageCandidates returns suitable images in order of preference. If the engine has none of them, the first one is
-// pulled.
+// imageCandidates returns suitable node images, in order of preference. If the engine has none of them, chooseImage
+// pulls the first one.
 func (p *Provider) imageCandidates(ctx context.Context) []string {
 	switch {
 	case p.o.Image != "":
@@ -110,7 +112,7 @@ func (p *Provider) imageCandidates(ctx context.Context) []string {
 	return list
 }
 
-// newest returns the tag with the highest version. It ignores tags that are not versions.
+// newest returns the tag with the highest version, or an empty string. It ignores tags that are not versions.
 func newest(tags []string) string {
 	var tag string
 	var highest *version.Version

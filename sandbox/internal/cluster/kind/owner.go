@@ -19,13 +19,12 @@ import (
 )
 
 const (
-	// ownershipFile is a file in the state directory. It records that the sandbox has created the cluster or started
-	// to create it.
+	// ownershipFile is the name of a file in the state directory. The file exists once the sandbox has started to
+	// create its cluster.
 	ownershipFile = "kind.json"
-	// answerTimeout is the timeout of the check of the ownership marker.
+	// answerTimeout is the timeout for reading the ownership marker.
 	answerTimeout = 5 * time.Second
-	// startTimeout is the timeout of the check of the ownership marker after the containers of the cluster were
-	// started.
+	// startTimeout is the timeout for reading the ownership marker after the containers of the cluster were started.
 	startTimeout = 45 * time.Second
 )
 
@@ -33,7 +32,8 @@ const (
 type ownership struct {
 	Cluster string `json:"cluster"`
 	Engine  string `json:"engine"`
-	// Complete reports whether the ownership marker was set. If it is false, the cluster is incomplete.
+	// Complete reports whether the ownership marker was set. If Complete is false, the creation of the cluster was
+	// interrupted.
 	Complete bool `json:"complete"`
 }
 
@@ -67,9 +67,9 @@ func (p *Provider) readOwnership() (*ownership, error) {
 	return &o, nil
 }
 
-// checkOwner checks the existing cluster with the name of this sandbox's cluster, if there is one. It adopts the
-// cluster if it belongs to this sandbox, and deletes it if an earlier up left it incomplete. For any other cluster,
-// it returns an error and does not change the cluster.
+// checkOwner checks whether a cluster with the name of this sandbox's cluster exists. It adopts the cluster if it
+// belongs to this sandbox, and deletes it if an earlier up of this sandbox was interrupted. Otherwise, it returns an
+// error and keeps the cluster.
 func (p *Provider) checkOwner(ctx context.Context) error {
 	list, err := p.kind.ListNodes(p.name)
 	if err != nil {
@@ -122,8 +122,8 @@ func (p *Provider) markProblem(err error) string {
 	return "its ownership marker could not be read"
 }
 
-// waitMarked reports whether the cluster has the ownership marker of the sandbox. It retries until the cluster
-// responds or limit has passed. It is read-only.
+// waitMarked reports whether the cluster has the ownership marker of this sandbox. It retries until the cluster
+// responds or limit has passed, and does not change the cluster.
 func (p *Provider) waitMarked(ctx context.Context, limit time.Duration) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out after %s", limit))
 	defer cancel()
@@ -142,8 +142,8 @@ func (p *Provider) waitMarked(ctx context.Context, limit time.Duration) (bool, e
 	return marked, err
 }
 
-// readMark checks the ownership marker once. It does not write the kubeconfig of the cluster, because the cluster may
-// belong to another owner.
+// readMark checks the ownership marker once. It does not write a kubeconfig file, because the cluster may belong to
+// another owner.
 func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	text, err := p.kind.KubeConfig(p.name, false)
 	if err != nil {
@@ -160,9 +160,9 @@ func (p *Provider) readMark(ctx context.Context) (bool, error) {
 	return cluster.Marked(ctx, client, p.o.Owner)
 }
 
-// CleanUp deletes the cluster of a sandbox whose daemon is not running. The state directory or the ownership marker
-// must show that the cluster belongs to the sandbox. Without a container engine, CleanUp assumes that there is no
-// cluster.
+// CleanUp deletes the cluster of a sandbox whose daemon is not running. It keeps the cluster unless the state directory
+// or the ownership marker shows that the cluster belongs to the sandbox. Without a container engine, CleanUp assumes
+// that there is no cluster.
 func CleanUp(ctx context.Context, o Options) error {
 	p, err := New(o)
 	if err != nil {

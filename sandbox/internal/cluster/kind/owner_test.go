@@ -25,8 +25,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/engine/enginetest"
 )
 
-// fakeCluster installs a fake engine with one kind cluster. The API of the cluster returns the given ownership
-// marker, or no marker. fakeCluster returns the path of a file in which the engine records changes.
+// fakeCluster installs a fake engine with one kind cluster, whose API returns the given ownership marker, or none if
+// it is nil. It returns the path of a file in which the fake engine records the commands that change the cluster.
 func fakeCluster(t *testing.T, mark *corev1.ConfigMap) (changes string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -179,8 +179,8 @@ func TestClusterInAnotherEngine(t *testing.T) {
 	}
 }
 
-// TestDeleteKillsInPodman checks that the containers are killed before podman removes them, because podman would wait
-// for them to stop.
+// TestDeleteKillsInPodman checks that, with podman, the containers are killed before they are removed. Otherwise,
+// podman would wait for them to stop.
 func TestDeleteKillsInPodman(t *testing.T) {
 	changes := filepath.Join(t.TempDir(), "changes")
 	enginetest.Fake(t, "podman", `case "$1" in

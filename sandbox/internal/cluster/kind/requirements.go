@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// minMemory is the memory for a control plane node: about 900 MB, and the same amount for caches.
+	// minMemory is the memory in bytes for a control plane node: about 900 MB, and the same amount for caches.
 	minMemory = 2 << 30
-	// minDisk is the disk space that a node uses in its first minutes, plus a reserve for logs.
+	// minDisk is the disk space in bytes that a node uses in its first minutes, plus a reserve for logs.
 	minDisk = 1 << 30
 )
 
@@ -49,15 +49,15 @@ func checkEngine(ctx context.Context, e *engine.Engine) error {
 }
 
 const (
-	// inotifyLimit is the path of the kernel file with the maximum number of inotify instances per user.
+	// inotifyLimit is the path of the kernel setting for the maximum number of inotify instances per user.
 	inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
-	// minInotify is the minimum limit, which is enough for several clusters. The processes of one cluster use about
-	// 30 inotify instances. The processes of all clusters belong to the same user.
+	// minInotify is the minimum value of inotifyLimit. It is enough for several clusters: the processes of one
+	// cluster use about 30 inotify instances, and the processes of all clusters belong to the same user.
 	minInotify = 512
 )
 
-// checkInotify returns an error if the limit of inotify instances is too low. This is the most common reason why an
-// additional cluster does not start. If the limit cannot be read, checkInotify returns nil.
+// checkInotify returns an error if the inotify limit in the file path is too low, which is the most common reason why
+// an additional cluster does not start. If the limit cannot be read, checkInotify returns nil.
 func checkInotify(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Fake installs a shell script as the only container engine on this machine until the test ends. name is docker or
-// podman. If name is empty, no engine is installed.
+// Fake makes a shell script the only container engine that the test can find. name is docker or podman. If name is
+// empty, the test can find no engine.
 func Fake(t *testing.T, name, script string) {
 	t.Helper()
 	dir := t.TempDir()

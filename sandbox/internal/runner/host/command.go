@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Command runs a custom module controller, which spec.controller.command configures.
+// Command runs a custom module controller that is configured in spec.controller.command.
 type Command struct{ Sandbox }
 
 var _ Program = (*Command)(nil)
@@ -64,7 +64,7 @@ func (c *Command) writeFiles(i Instance, files map[string]string) error {
 
 func (c *Command) filesDir(i Instance) string { return filepath.Join(string(c.Dir), "files", i.Name) }
 
-// render returns the configuration of the process, with the placeholders replaced by the values of an instance.
+// render returns the process configuration of an instance, with the placeholders replaced by its values.
 func (c *Command) render(i Instance) (*v1alpha1.ControllerProcess, error) {
 	host, _, _ := net.SplitHostPort(c.Broker.Addr())       // valid: the address of a listener
 	brokerPort, _ := strconv.Atoi(portOf(c.Broker.Addr())) // valid, as above

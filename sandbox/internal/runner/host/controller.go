@@ -15,7 +15,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// stopTimeout is the maximum time for a controller to stop and release its Leases.
+// stopTimeout is how long a controller may take to stop and release its Leases.
 const stopTimeout = 3 * time.Second
 
 // Controller runs the bundled module controller. All fields except KubeletClientCA are required.
@@ -23,25 +23,25 @@ type Controller struct {
 	Sandbox
 	// Path is the path of the module-controller binary.
 	Path string
-	// Host is the address of this machine at which the API server connects to the controller for the logs and exec of
-	// module Pods.
+	// Host is the address of this machine at which the API server connects to the controller to request logs and exec
+	// of module Pods.
 	Host string
 	// KubeletClientCA is the path of the CA certificate that verifies the client certificate of the API server. If it
-	// is empty, logs and exec are not served.
+	// is empty, the controller does not serve logs and exec.
 	KubeletClientCA string
 	// Token is the token that HTTP heartbeats must contain. Without a token, a web page in a browser on this machine
-	// could send the heartbeat of a base with any local port, and the controller would send commands to that port.
+	// could send a heartbeat for a base with any local port, and the controller would send commands to this port.
 	Token string
 	// IssueServingCert issues the serving certificate for Host.
 	IssueServingCert func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
 
-	kubelet map[string]string // variables; created once, because a new certificate would restart the processes
+	kubelet map[string]string // environment variables; set once, because a new certificate would restart the processes
 }
 
 var _ Program = (*Controller)(nil)
 
-// Settings implements Program. It returns the environment variables of the controller. They are documented in
-// document 5.4 of Module Controller V2.
+// Settings implements Program. It returns the environment variables of the controller. They are described in document
+// 5.4 of Module Controller V2.
 func (c *Controller) Settings(i Instance) (any, error) { return c.settings(i) }
 
 func (c *Controller) settings(i Instance) (map[string]string, error) {
@@ -81,8 +81,8 @@ func (c *Controller) settings(i Instance) (map[string]string, error) {
 	return env, nil
 }
 
-// serveKubelet sets the environment variables with which the controller serves the logs and exec of module Pods to
-// the API server. It issues the serving certificate on the first call.
+// serveKubelet sets the environment variables that make the controller serve logs and exec of module Pods to the API
+// server. It issues the serving certificate on the first call.
 func (c *Controller) serveKubelet() error {
 	if c.KubeletClientCA == "" || c.kubelet != nil {
 		return nil

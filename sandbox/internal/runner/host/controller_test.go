@@ -20,8 +20,8 @@ func (noBroker) Addr() string             { return "127.0.0.1:1883" }
 func (noBroker) CAFile() string           { return "" }
 func (noBroker) Controller() broker.Login { return broker.Login{} }
 
-// All controllers have the same heartbeat token. They share one serving certificate for the address at which the API
-// server connects to them.
+// TestSettings checks that all controllers have the same heartbeat token, and that they share one serving certificate
+// for the address at which the API server connects to them.
 func TestSettings(t *testing.T) {
 	dir := state.Home(t.TempDir()).Dir("test")
 	check.Must(t, os.MkdirAll(string(dir), 0o700))

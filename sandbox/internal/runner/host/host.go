@@ -19,25 +19,26 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// portAttempts is the maximum number of attempts to start a controller when other processes take its ports.
+// portAttempts is the maximum number of attempts to start a controller. An attempt fails if another process takes one
+// of its ports.
 const portAttempts = 3
 
 // Options configures a Runner.
 type Options struct {
-	// Program is the controller program to run. Required.
+	// Program is the controller program that the Runner runs. Required.
 	Program Program
 	// Supervisor runs the processes of the controllers. Required.
 	Supervisor *supervise.Supervisor
-	// Heartbeats is called with the address at which a controller receives HTTP heartbeats: host:port or
-	// host:port/token. addr is empty if the controller does not receive HTTP heartbeats. Required.
+	// Heartbeats is called when the address changes at which a controller receives HTTP heartbeats. addr is host:port
+	// or host:port/token. It is empty if the controller does not receive HTTP heartbeats. Required.
 	Heartbeats func(controller, addr string)
-	// Token is the token that the path of heartbeats contains. Default: no token.
+	// Token is the token that heartbeats must contain in their path. Default: no token.
 	Token string
 	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller; see state.Dir.ClientIDPrefix. Default: no
 	// prefix.
 	ClientIDPrefix string
-	// ProxyKubeconfig returns the path of the kubeconfig with which controller n, from 1, connects to the API proxy.
-	// It must return the same path in each call. Required for controllers with APIView.
+	// ProxyKubeconfig returns the path of the kubeconfig with which the controller with the number n, from 1,
+	// connects to the API proxy. It must return the same path in each call. Required for controllers with APIView.
 	ProxyKubeconfig func(controller string, n int) (kubeconfig string, err error)
 }
 
@@ -48,19 +49,19 @@ type Runner struct {
 
 	mu       sync.Mutex
 	replicas []*replica
-	numbers  map[string]int // numbers of all replicas that were ever created, by client ID
+	numbers  map[string]int // number of every controller that was ever created, by client ID
 }
 
 // replica is one controller that a Runner runs.
 type replica struct {
 	name string
-	// clientID stays the same across restarts, because Leases contain it.
+	// clientID does not change when the controller restarts, because Leases contain it.
 	clientID string
 
-	mu sync.Mutex // held while the controller starts; guards the following fields
+	mu sync.Mutex // held while the controller is starting; guards the following fields
 	// instance is the most recently started instance.
 	instance Instance
-	// settings are the settings of the running instance; nil if no instance is running.
+	// settings contains the settings of the running instance. It is nil if no instance is running.
 	settings any
 }
 
@@ -75,7 +76,7 @@ func New(o Options) *Runner {
 		Processes: supervise.Processes{Supervisor: o.Supervisor, Contains: mine}}
 }
 
-// Start blocks until ctx ends.
+// Start blocks until ctx ends and returns nil. The supervisor monitors the controllers.
 func (r *Runner) Start(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
@@ -109,7 +110,8 @@ func (r *Runner) Ensure(ctx context.Context, c v1alpha1.Controller) error {
 	return group.Wait()
 }
 
-// resize removes surplus controllers and adds missing controllers. It does not start the added controllers.
+// resize removes surplus controllers and adds missing controllers. It stops the removed controllers, but does not
+// start the added ones.
 func (r *Runner) resize(ctx context.Context, want int) ([]*replica, error) {
 	replicas := r.list()
 	for _, x := range replicas[min(want, len(replicas)):] {
@@ -135,8 +137,9 @@ func (r *Runner) list() []*replica {
 	return slices.Clone(r.replicas)
 }
 
-// ReplicaNumber returns the number, from 1, of the controller with a client ID. It returns 0 if the client ID is
-// unknown. The client ID may end with "-" and a random part, as in the MQTT client IDs of the module controller.
+// ReplicaNumber returns the number, from 1, of the controller with the given client ID, or 0 if the client ID is
+// unknown. It also accepts an MQTT client ID of the module controller, which is the client ID followed by "-" and a
+// random part.
 func (r *Runner) ReplicaNumber(clientID string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +161,7 @@ func (x *replica) hasSettings(settings any) bool {
 	return reflect.DeepEqual(settings, x.settings)
 }
 
-// start starts a controller, or restarts it if it is running, and waits until it is ready.
+// start starts a controller, or restarts a running controller, and blocks until it is ready.
 func (r *Runner) start(ctx context.Context, x *replica, instance Instance, settings any) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -194,7 +197,7 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 	}
 }
 
-// StopAll stops all controllers concurrently. If abruptly is true, it kills them.
+// StopAll stops all controllers concurrently and blocks until they have exited. If abruptly is true, it kills them.
 func (r *Runner) StopAll(ctx context.Context, abruptly bool) error {
 	replicas := r.list()
 	errs := make([]error, len(replicas))
@@ -213,8 +216,8 @@ func (r *Runner) StopAll(ctx context.Context, abruptly bool) error {
 	return errors.Join(errs...)
 }
 
-// Act implements supervise.ComponentSet. If another process has taken a port of a controller, the controller starts
-// with new ports.
+// Act implements supervise.ComponentSet. If an action fails because another process has taken a port of the
+// controller, Act starts the controller with new ports.
 func (r *Runner) Act(ctx context.Context, name string, action supervise.Action) error {
 	err := r.Processes.Act(ctx, name, action)
 	replicas := r.list()

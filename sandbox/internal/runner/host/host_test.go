@@ -20,8 +20,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// helperEnv is the environment variable that makes the test binary run as a controller. Its value selects the
-// behaviour.
+// helperEnv is an environment variable that makes the test binary run as a controller. Its value selects the
+// behaviour of the controller.
 const helperEnv = "HOST_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve serves HTTP on an address for a minute. With the behaviour "late", it fails, because it first opens another
-// listener on the same address.
+// serve serves HTTP on an address for a minute. The behaviour "broken" makes it fail. The behaviour "late" makes it
+// fail because its port is in use: it opens the port twice.
 func serve(behaviour, addr string) error {
 	if behaviour == "broken" {
 		return errors.New("disk on fire")
@@ -53,11 +53,12 @@ func serve(behaviour, addr string) error {
 	return server.Serve(l)
 }
 
-// helpers is a Program whose n-th process has the n-th behaviour. All further processes have the last behaviour.
+// helpers is a Program whose n-th process has the n-th behaviour in behaviours. All further processes have the last
+// behaviour.
 type helpers struct {
 	dir        string
 	behaviours []string
-	occupy     func(addr string) // called with the health address of the first process
+	occupy     func(addr string) // called with the health address of the first process, before it starts
 
 	mu      sync.Mutex
 	started []Instance
@@ -80,7 +81,7 @@ func (h *helpers) Process(i Instance) (supervise.Spec, error) {
 	}, nil
 }
 
-// newRunner returns a runner that keeps its run records in dir. Its processes are stopped when the test ends.
+// newRunner returns a runner that keeps its run records in dir. Its processes are stopped at the end of the test.
 func newRunner(t *testing.T, dir string, o Options) *Runner {
 	t.Helper()
 	o.Supervisor = supervise.New(supervise.Options{Dir: filepath.Join(dir, "run")})
@@ -93,8 +94,8 @@ func newRunner(t *testing.T, dir string, o Options) *Runner {
 	return r
 }
 
-// If a controller fails because its port is in use, it is restarted with other ports. It is not restarted after other
-// failures.
+// TestPortTaken checks that a controller that fails because its port is in use is restarted with other ports, and
+// that it is not restarted after other failures.
 func TestPortTaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		behaviours []string
@@ -139,7 +140,8 @@ func TestPortTaken(t *testing.T) {
 	}
 }
 
-// If another process takes a port of a killed controller, the controller restarts with other ports.
+// TestPortTakenAfterKill checks that a killed controller can be started again with other ports if another process has
+// taken one of its ports.
 func TestPortTakenAfterKill(t *testing.T) {
 	h := &helpers{dir: t.TempDir(), behaviours: []string{"good"}}
 	heartbeats := map[string]string{}
@@ -169,7 +171,8 @@ func TestPortTakenAfterKill(t *testing.T) {
 	}
 }
 
-// A change of APIView restarts the controllers. If APIView is set, they use the kubeconfig of the API proxy.
+// TestAPIView checks that a change of APIView restarts the controllers, and that controllers with APIView use the
+// kubeconfig of the API proxy.
 func TestAPIView(t *testing.T) {
 	dir := t.TempDir()
 	h := &kubeconfigHelpers{helpers: helpers{dir: dir, behaviours: []string{"good"}}}
@@ -196,13 +199,13 @@ func TestAPIView(t *testing.T) {
 	}
 }
 
-// kubeconfigHelpers is a Program like helpers whose settings contain the kubeconfig.
+// kubeconfigHelpers is a Program like helpers, but the settings of an instance are the path of its kubeconfig.
 type kubeconfigHelpers struct{ helpers }
 
 func (v *kubeconfigHelpers) Settings(i Instance) (any, error) { return i.Kubeconfig, nil }
 
-// ReplicaNumber accepts an MQTT client ID, which begins with the CLIENT_ID of a controller. The module controller
-// appends a random part.
+// TestReplicaNumber checks that ReplicaNumber accepts the CLIENT_ID of a controller, and an MQTT client ID that
+// consists of the CLIENT_ID and a random part.
 func TestReplicaNumber(t *testing.T) {
 	r := &Runner{numbers: map[string]int{"4d1c-8a": 2}}
 	got := map[string]int{}

@@ -7,32 +7,32 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// Loopback is the address at which processes on this machine reach each other.
+// Loopback is the address at which processes on this machine connect to each other.
 const Loopback = "127.0.0.1"
 
-// Instance describes one controller that is to be run.
+// Instance describes a controller to run.
 type Instance struct {
 	// Name is the component name. Index is the number of the controller, from 1.
 	Name  string
 	Index int
-	// ClientID is the value of CLIENT_ID, unique per controller. It stays the same across restarts.
+	// ClientID is the unique value of CLIENT_ID. It does not change when the controller restarts.
 	ClientID string
 	// Config is the configuration of the controller.
 	Config v1alpha1.Controller
-	// Kubeconfig is the path of a kubeconfig that replaces Sandbox.Kubeconfig; empty means that Sandbox.Kubeconfig is
+	// Kubeconfig is the path of a kubeconfig to use instead of Sandbox.Kubeconfig. Default: Sandbox.Kubeconfig is
 	// used.
 	Kubeconfig string
-	// Metrics, Health and Heartbeats are free addresses (host:port) on which the controller listens. Program.Settings
-	// ignores them.
+	// Metrics, Health and Heartbeats are free addresses (host:port) on which the controller must listen.
+	// Program.Settings ignores them.
 	Metrics, Health, Heartbeats string
 }
 
 // Program is a controller program that a Runner can run.
 type Program interface {
-	// Settings returns all properties of an instance, except its addresses, that require a restart when they change.
-	// The Runner compares the settings with reflect.DeepEqual.
+	// Settings returns all properties of an instance that require a restart when they change. The addresses of the
+	// instance are not included. The Runner compares settings with reflect.DeepEqual.
 	Settings(i Instance) (any, error)
-	// Process returns the process that runs an instance. It may write files for the process.
+	// Process returns the process that runs an instance. It may write files that the process needs.
 	Process(i Instance) (supervise.Spec, error)
 }
 
@@ -40,15 +40,15 @@ type Program interface {
 type Sandbox struct {
 	// Dir is the state directory of the sandbox.
 	Dir state.Dir
-	// Broker is the MQTT broker, which is already listening.
+	// Broker is the MQTT broker. It must already be listening.
 	Broker runner.Broker
-	// ClientPrefix is the prefix of the MQTT client IDs.
+	// ClientPrefix is the prefix of MQTT client IDs.
 	ClientPrefix string
 	// Gateway is the host:port of the HTTP proxy through which the controllers send commands to bases.
 	Gateway string
 	// Env is the environment of the bases and the controllers.
 	Env string
-	// Speed is the time scale, which divides the periods of the controller; 0 means 1.
+	// Speed is the time scale by which the periods of the controller are divided; 0 means 1.
 	Speed int
 	// Kubeconfig is the path of the kubeconfig that the controllers use.
 	Kubeconfig string

@@ -11,10 +11,10 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// probeTimeout limits one readiness check, because a paused process does not respond.
+// probeTimeout is the timeout of one readiness check. It is needed because a paused process does not respond.
 const probeTimeout = time.Second
 
-// httpReady returns a readiness check that succeeds if the URL responds with status 200.
+// httpReady returns a readiness check that succeeds if a GET request to url returns status 200.
 func httpReady(url string) func(context.Context) error {
 	client := &http.Client{Timeout: probeTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
 	return func(ctx context.Context) error {
@@ -38,8 +38,8 @@ func httpReady(url string) func(context.Context) error {
 	}
 }
 
-// freePorts returns addresses with different free ports. To avoid choosing a port twice, it keeps all listeners open
-// until it has chosen all ports.
+// freePorts returns count addresses on host with different free ports. It keeps all listeners open until it has
+// chosen all ports, so that it does not choose a port twice.
 func freePorts(host string, count int) ([]string, error) {
 	var addrs []string
 	for range count {

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// removePoll is the time between two checks whether the Deployments have been removed.
+// removePoll is the interval between checks whether the Deployments have been removed.
 const removePoll = 100 * time.Millisecond
 
 // Components implements supervise.ComponentSet.
@@ -42,7 +42,7 @@ func (c *Runner) ToStart(context.Context) []string {
 	return names
 }
 
-// Act implements supervise.ComponentSet. name is the component name of a controller or the name of its Pod.
+// Act implements supervise.ComponentSet. name is the component name of a controller, or the name of its Pod.
 func (c *Runner) Act(ctx context.Context, name string, action supervise.Action) error {
 	all := c.Replicas()
 	i := slices.IndexFunc(all,
@@ -67,7 +67,8 @@ func (c *Runner) Act(ctx context.Context, name string, action supervise.Action) 
 	}
 }
 
-// kill kills the process of a controller with SIGKILL. The kubelet then restarts the container.
+// kill kills the process of a controller with SIGKILL. The kubelet then restarts the container. kill does nothing if
+// the controller is not running.
 func (c *Runner) kill(ctx context.Context, x Replica) error {
 	switch {
 	case x.State == supervise.Exited:
@@ -82,8 +83,8 @@ func (c *Runner) kill(ctx context.Context, x Replica) error {
 	return nil
 }
 
-// pause suspends a controller. The probes of its Pod then fail, and the kubelet kills the container after half a
-// minute.
+// pause suspends the process of a controller. The probes of its Pod then fail, and the kubelet kills the container
+// after half a minute.
 func (c *Runner) pause(ctx context.Context, x Replica) error {
 	switch {
 	case x.State == supervise.Exited:
@@ -100,7 +101,8 @@ func (c *Runner) pause(ctx context.Context, x Replica) error {
 	return nil
 }
 
-// refuseNodeAction returns an error for an action on a container if the cluster is an existing cluster.
+// refuseNodeAction returns the error for an action on a container in an existing cluster, whose nodes the sandbox
+// does not control.
 func refuseNodeAction(x Replica, action supervise.Action) error {
 	return supervise.Refuse("cannot %s %s: the nodes of this cluster do not belong to the sandbox; use stop, start or "+
 		"restart", action, runner.ComponentName(x.Number))
@@ -117,7 +119,7 @@ func (c *Runner) resume(ctx context.Context, x Replica) error {
 	return nil
 }
 
-// setMark records the last action on a container. The mark 0 removes the record.
+// setMark records m as the last action on a container. If m is 0, it deletes the record.
 func (c *Runner) setMark(container string, m containerMark) {
 	c.mu.Lock()
 	for _, p := range podsOf(c.pods) {
@@ -152,8 +154,8 @@ func (c *Runner) stop(ctx context.Context, x Replica) error {
 	})
 }
 
-// startAndWait starts a stopped or killed controller and blocks until it is ready. If the container is in restart
-// back-off, startAndWait replaces the Pod.
+// startAndWait starts a stopped or killed controller and blocks until it is ready. If the container stays in restart
+// back-off for too long, startAndWait replaces the Pod.
 func (c *Runner) startAndWait(ctx context.Context, x Replica) error {
 	if x.stopped {
 		if err := c.scale(ctx, x.Number, false); err != nil {
@@ -189,7 +191,7 @@ func (c *Runner) restart(ctx context.Context, x Replica) error {
 	return c.startAndWait(ctx, x)
 }
 
-// scale scales the Deployment of a controller to 0 or 1.
+// scale scales the Deployment of a controller to 0 if stop is true, and otherwise to 1.
 func (c *Runner) scale(ctx context.Context, number int, stop bool) error {
 	c.mu.Lock()
 	if stop {
@@ -238,7 +240,7 @@ func (c *Runner) removeAll(ctx context.Context) error {
 	return nil
 }
 
-// removeDeployments deletes the Deployments of the controllers whose numbers are higher than above.
+// removeDeployments deletes the Deployments of all controllers whose number is greater than above.
 func (c *Runner) removeDeployments(ctx context.Context, above int) error {
 	foreground := metav1.DeletePropagationForeground // deletes the Pods before the Deployment
 	err := c.client.AppsV1().Deployments(namespace).DeleteCollection(ctx,
@@ -249,7 +251,7 @@ func (c *Runner) removeDeployments(ctx context.Context, above int) error {
 	return nil
 }
 
-// deployments returns a label selector for the Deployments of the controllers whose numbers are higher than above.
+// deployments returns a label selector for the Deployments of all controllers whose number is greater than above.
 func (c *Runner) deployments(above int) string {
 	s := cluster.ManagedBy + "=" + cluster.MarkName + "," + numberLabel
 	if c.o.Owner != "" {

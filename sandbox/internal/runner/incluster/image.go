@@ -6,11 +6,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/image"
 )
 
-// ImageName is the name of the controller image. The image is loaded onto the nodes, and the nodes never pull it.
+// ImageName is the name of the controller image. The sandbox loads the image onto the nodes, which never pull it.
 const ImageName = "localhost/koupsandbox/module-controller:sandbox"
 
-// BuildImage returns the image of the controller binary, which must be a static binary for Linux. The only layer of
-// the image is written to dir.
+// BuildImage returns an image that contains the controller binary, which must be a static Linux binary. It writes the
+// only layer of the image to dir.
 func BuildImage(binary, dir string) (*image.Image, error) {
 	if err := CheckBinary(binary); err != nil {
 		return nil, fmt.Errorf("%w, or run the controller on this machine with --controller host", err)
@@ -18,7 +18,7 @@ func BuildImage(binary, dir string) (*image.Image, error) {
 	return image.FromBinary(ImageName, binary, dir)
 }
 
-// CheckBinary returns an error with advice if a binary cannot run in the controller image.
+// CheckBinary returns an error with a fix if a binary cannot run in the controller image.
 func CheckBinary(binary string) error {
 	if err := image.IsStatic(binary); err != nil {
 		return fmt.Errorf("%s cannot run on a node: %w; build it with: make build", binary, err)

@@ -33,21 +33,21 @@ import (
 const (
 	// fieldManager is the field manager for server-side apply.
 	fieldManager = "koupsandbox"
-	// heartbeatTimeout limits the wait until heartbeats can reach a Ready Pod. kube-proxy updates its rules with a
-	// delay.
+	// heartbeatTimeout is how long to wait until heartbeats reach a Ready Pod. The wait is needed because kube-proxy
+	// updates its rules with a delay.
 	heartbeatTimeout = 15 * time.Second
-	// heartbeatPoll is the time between two attempts to connect to the heartbeat address.
+	// heartbeatPoll is the interval between attempts to connect to a heartbeat address.
 	heartbeatPoll = 50 * time.Millisecond
-	// maxBackOff is the maximum time in restart back-off before a Pod is replaced. In a kind cluster of the sandbox,
-	// a back-off lasts one second; in other clusters, it can last minutes.
+	// maxBackOff is how long a Pod may be in restart back-off before it is replaced. In a kind cluster of the
+	// sandbox, a back-off lasts one second; in other clusters, it can last minutes.
 	maxBackOff = 4 * time.Second
 )
 
 // Options configures a Runner.
 type Options struct {
-	// Config is the client configuration with administrator permissions in the cluster. Required.
+	// Config is a client configuration with administrator permissions in the cluster. Required.
 	Config *rest.Config
-	// Log is the path of the log file for all controllers. Each line begins with the name of the Pod. Required for
+	// Log is the path of the log file for all controllers. Each line starts with the name of the Pod. Required for
 	// Start.
 	Log string
 	// Env is the environment of the bases and the controllers. Required for Ensure.
@@ -58,57 +58,58 @@ type Options struct {
 	// Owner is the value of the label cluster.SandboxLabel on the objects of this sandbox; see state.Dir.Label.
 	// Required if Local is nil.
 	Owner string
-	// Broker returns the description of the MQTT broker. It is called when controllers start. Required for Ensure.
+	// Broker returns the connection settings for the MQTT broker. Ensure calls it. Required for Ensure.
 	Broker func() (Broker, error)
-	// Local describes a cluster that the sandbox created. Default: the cluster is an existing cluster. In an existing
-	// cluster, the Runner changes only objects that a sandbox has created, the nodes pull Image, bases must use MQTT,
-	// and logs, exec, kill and pause are not available.
+	// Local describes a cluster that the sandbox created. Default: nil, for an existing cluster. In an existing
+	// cluster, the Runner changes only objects of this sandbox, the nodes pull Image, bases must use MQTT, and logs,
+	// exec, kill and pause are not available.
 	Local *LocalCluster
-	// Image is the controller image of the Pods. Required if Local is nil; otherwise see Load.
+	// Image is the controller image of the Pods. Required if Local is nil. Otherwise, ImageName is used; see Load.
 	Image string
-	// OnChange is called for each state change of a controller, in order. It must not block or call the Runner.
-	// Required for Start.
+	// OnChange is called for each state change of a controller, in order. It must not block or call methods of the
+	// Runner. Required for Start.
 	OnChange func(name string, state supervise.State, message string)
 }
 
 // LocalCluster describes a cluster whose nodes are containers on this machine. All fields are required.
 type LocalCluster struct {
 	Nodes cluster.Nodes
-	// Proxy is the URL, including the password, of the HTTP proxy through which controllers send commands to bases.
+	// Proxy is the URL of the HTTP proxy through which controllers send commands to bases. It includes the password.
 	Proxy string
-	// KubeletClientCA is the path of the CA certificate that verifies the client certificate of the API server, which
-	// requests logs and exec.
+	// KubeletClientCA is the path of the CA certificate that verifies the client certificate with which the API
+	// server requests logs and exec.
 	KubeletClientCA string
 	// IssueServingCert issues a serving certificate for hosts.
 	IssueServingCert func(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)
-	// Heartbeats is called with the address at which a controller receives HTTP heartbeats: host:port/token. addr is
-	// empty if the controller does not receive HTTP heartbeats.
+	// Heartbeats is called when the address changes at which a controller receives HTTP heartbeats. addr is
+	// host:port/token. It is empty if the controller does not receive HTTP heartbeats.
 	Heartbeats func(controller, addr string)
 }
 
 // Runner runs module controllers in a cluster. Each controller has a Deployment with one Pod. Ensure and StopAll must
-// not be called concurrently; the other methods may be. Methods that wait require Start to be running.
+// not be called concurrently; all other methods may be called concurrently. Methods that block require Start to be
+// running.
 type Runner struct {
 	o       Options
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
 	log     io.Writer // receives the log lines of all Pods; opened by Start
-	kubelet Kubelet   // created once, because another certificate would restart the Pods
-	token   string    // token in the path of heartbeats
-	// dial connects to a heartbeat address; tests replace it.
+	kubelet Kubelet   // set once, because another certificate would restart the Pods
+	token   string    // token that heartbeats must contain in their path
+	// dial connects to a heartbeat address. Tests replace it.
 	dial        func(ctx context.Context, addr string) error
 	podsChanged chan struct{} // buffered; receives a value when a Pod has changed
 
 	mu        sync.Mutex // guards the following fields
 	pods      cache.Store
 	wanted    int           // number of controllers
-	stopped   map[int]bool  // stopped controllers, by number
-	revision  string        // revision of the newest settings
+	stopped   map[int]bool  // which controllers are stopped, by number
+	revision  string        // Settings.revision of the newest settings
 	ports     map[int]int32 // NodePorts for heartbeats, by controller number
 	marks     map[string]containerMark
 	replicas  []Replica     // by controller number, from 1
-	extraPods int           // number of Pods that belong to no replica
-	change    chan struct{} // closed at the next change, then replaced
+	extraPods int           // number of Pods that do not belong to a replica
+	change    chan struct{} // closed and replaced when the state changes
 }
 
 var _ supervise.ComponentSet = (*Runner)(nil)
@@ -134,8 +135,8 @@ func newRunner(o Options, client kubernetes.Interface, dyn dynamic.Interface) *R
 	}
 }
 
-// Start watches the Pods of the controllers and copies their logs until ctx ends. It then returns nil. Call Start
-// once.
+// Start watches the Pods of the controllers and copies their logs. It blocks until ctx ends, and then returns nil.
+// Call Start once.
 func (c *Runner) Start(ctx context.Context) error {
 	if c.log == nil {
 		log, err := os.OpenFile(c.o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -183,8 +184,8 @@ func (c *Runner) Start(ctx context.Context) error {
 	}
 }
 
-// Ensure applies a controller configuration and blocks until the Pods of all controllers are ready. Start must be
-// running.
+// Ensure applies a controller configuration and blocks until all controllers are ready with this configuration. Start
+// must be running.
 func (c *Runner) Ensure(ctx context.Context, config v1alpha1.Controller) error {
 	s, err := c.settings(config)
 	if err != nil {
@@ -210,7 +211,8 @@ func (c *Runner) settings(config v1alpha1.Controller) (Settings, error) {
 	return s, nil
 }
 
-// issueKubeletCert issues the serving certificate for logs and exec on the first call.
+// issueKubeletCert issues the serving certificate for logs and exec. It does nothing if the certificate was already
+// issued.
 func (c *Runner) issueKubeletCert() error {
 	if c.kubelet.Cert != nil {
 		return nil
@@ -228,7 +230,7 @@ func (c *Runner) issueKubeletCert() error {
 }
 
 // ensure applies the manifests and blocks until every Pod has the new settings, is ready, and receives heartbeats. If
-// a Pod fails repeatedly, ensure returns an error before ctx ends.
+// a Pod fails repeatedly, ensure returns an error without waiting for the end of ctx.
 func (c *Runner) ensure(ctx context.Context, s Settings) error {
 	s.Owner = c.o.Owner
 	objects, err := manifests(s)
@@ -258,7 +260,7 @@ func (c *Runner) ensure(ctx context.Context, s Settings) error {
 	return c.waitHeartbeats(ctx)
 }
 
-// applyAll applies objects, except objects that belong to other owners. It checks the owner of all objects before it
+// applyAll applies all objects that do not belong to other owners. It checks the owners of all objects before it
 // applies the first object.
 func (c *Runner) applyAll(ctx context.Context, objects []*unstructured.Unstructured) error {
 	var owned []*unstructured.Unstructured
@@ -290,8 +292,7 @@ func (c *Runner) apply(ctx context.Context, object *unstructured.Unstructured) (
 	return applied, nil
 }
 
-// applyHeartbeatServices creates a NodePort Service for each controller, through which the controller receives
-// heartbeats.
+// applyHeartbeatServices creates a NodePort Service for each controller, at which the controller receives heartbeats.
 func (c *Runner) applyHeartbeatServices(ctx context.Context, replicas int) error {
 	ports := map[int]int32{}
 	for number := 1; number <= replicas; number++ {
@@ -323,7 +324,7 @@ func (c *Runner) Replicas() []Replica {
 	return slices.Clone(c.replicas)
 }
 
-// refresh updates the state of the controllers from their Pods and reports the changes.
+// refresh derives the state of the controllers from their Pods and reports the changes.
 func (c *Runner) refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -365,7 +366,7 @@ func (c *Runner) refresh() {
 	}
 }
 
-// report reports a change of a controller to Options.OnChange, and reports the heartbeat address of the controller.
+// report calls Options.OnChange for a change of a controller, and Heartbeats with the address of the controller.
 func (c *Runner) report(change ReplicaChange) {
 	name := runner.ComponentName(change.Number)
 	if !c.inExistingCluster() {
@@ -401,8 +402,9 @@ func podsOf(store cache.Store) []*corev1.Pod {
 	return pods
 }
 
-// waitUntil blocks until missing returns an empty string. It calls missing after every change, with c.mu locked.
-// missing describes the unmet condition, or returns a fatal error, which ends the wait.
+// waitUntil blocks until missing returns an empty string or an error, or until ctx ends. missing returns a
+// description of the unmet condition, or a fatal error. waitUntil calls it after every change, with c.mu locked. It
+// also replaces Pods that are in restart back-off for too long.
 func (c *Runner) waitUntil(ctx context.Context, missing func() (what string, fatal error)) error {
 	for {
 		c.mu.Lock()
@@ -430,8 +432,8 @@ func (c *Runner) waitUntil(ctx context.Context, missing func() (what string, fat
 	}
 }
 
-// killedInBackOff returns the Pods whose container was killed and has been in restart back-off for too long. A
-// replacement Pod starts without a back-off.
+// killedInBackOff returns the Pods whose container was killed and has been in restart back-off for longer than
+// maxBackOff. Deleting such a Pod helps, because its replacement starts without a back-off.
 func (c *Runner) killedInBackOff() (pods []string) {
 	for _, r := range c.replicas {
 		if r.inBackOff && r.killed && time.Since(r.endedAt) > maxBackOff {
@@ -441,8 +443,8 @@ func (c *Runner) killedInBackOff() (pods []string) {
 	return pods
 }
 
-// pending describes which condition is not met yet. It returns an empty string when all controllers are ready with
-// the newest settings and all other Pods have terminated.
+// pending returns a description of the first unmet condition. It returns an empty string when all controllers are
+// ready with the newest settings and all other Pods have terminated.
 func (c *Runner) pending() (what string, fatal error) {
 	for _, r := range c.replicas {
 		what, fatal = c.pendingReplica(r)
@@ -456,8 +458,8 @@ func (c *Runner) pending() (what string, fatal error) {
 	return what, nil
 }
 
-// pendingReplica describes which condition a controller does not meet yet. It returns an empty string when the
-// controller is ready with the newest settings.
+// pendingReplica returns a description of the condition that a controller does not meet yet. It returns an empty
+// string when the controller is stopped, or ready with the newest settings.
 func (c *Runner) pendingReplica(r Replica) (what string, fatal error) {
 	switch {
 	case r.stopped:
@@ -472,7 +474,7 @@ func (c *Runner) pendingReplica(r Replica) (what string, fatal error) {
 	return "", nil
 }
 
-// waitHeartbeats blocks until heartbeats can reach every running controller.
+// waitHeartbeats blocks until the heartbeat address of every running controller accepts connections.
 func (c *Runner) waitHeartbeats(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, heartbeatTimeout, fmt.Errorf("timed out after %s", heartbeatTimeout))
 	defer cancel()

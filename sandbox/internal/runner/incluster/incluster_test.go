@@ -31,7 +31,7 @@ import (
 
 const patience = check.Patience
 
-// fixture is a Runner with two Pods. The test simulates the cluster.
+// fixture is a Runner with two Pods. The test simulates the cluster by writing Pods.
 type fixture struct {
 	*Runner
 	cluster.Nodes
@@ -115,7 +115,7 @@ func (b *fixture) eventually(condition func() error) {
 	check.Eventually(b.t, patience, condition)
 }
 
-// takeChanges returns and removes the reported changes.
+// takeChanges returns the reported changes and clears them.
 func (b *fixture) takeChanges() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +124,7 @@ func (b *fixture) takeChanges() []string {
 	return changes
 }
 
-// wantChanges waits for changes. It compares the name, the state and the given words of each change.
+// wantChanges waits for the given changes. For each change, it compares the name, the state and the given words.
 func (b *fixture) wantChanges(want ...string) {
 	b.t.Helper()
 	b.eventually(func() error {
@@ -156,7 +156,7 @@ func (b *fixture) act(number int, action supervise.Action) error {
 	return b.Act(b.t.Context(), runner.ComponentName(number), action)
 }
 
-// actAsync performs an action that blocks, in the background.
+// actAsync performs an action in the background. The returned channel receives the result.
 func (b *fixture) actAsync(action supervise.Action, number int) <-chan error {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
@@ -164,8 +164,8 @@ func (b *fixture) actAsync(action supervise.Action, number int) <-chan error {
 	return done
 }
 
-// A killed controller is reported as exited immediately, before the API shows that the container ended. Start waits
-// until the kubelet has restarted the container.
+// TestKillAndStart checks that a killed controller is reported as exited immediately, before the API shows the end of
+// the container, and that Start blocks until the kubelet has restarted the container and the controller is ready.
 func TestKillAndStart(t *testing.T) {
 	b := newFixture(t)
 	b.must(b.act(2, supervise.Kill))
@@ -196,7 +196,7 @@ func TestKillAndStart(t *testing.T) {
 	}
 }
 
-// If the container is in a long restart back-off, Start replaces the Pod instead of waiting.
+// TestStartReplacesPodInBackOff checks that Start replaces the Pod if its container is in a long restart back-off.
 func TestStartReplacesPodInBackOff(t *testing.T) {
 	b := newFixture(t)
 	b.write(pod("a", number("1"), ended("x", 137, "Error"), inBackOff))
@@ -243,7 +243,7 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// scaledTo waits until the Deployment of the first controller has n replicas.
+// scaledTo waits until the Deployment of the first controller is scaled to n replicas.
 func (b *fixture) scaledTo(n int32) {
 	b.t.Helper()
 	b.eventually(func() error {
@@ -262,7 +262,7 @@ func (b *fixture) deletePod(pod string) {
 	}
 }
 
-// Stop scales the Deployment of a controller to 0. Start scales the Deployment to 1 again.
+// TestStopAndStart checks that stop scales the Deployment of a controller to 0, and that start scales it to 1.
 func TestStopAndStart(t *testing.T) {
 	b := newFixture(t)
 	stopped := b.actAsync(supervise.Stop, 1)
@@ -297,8 +297,8 @@ func TestRestartReplacesPod(t *testing.T) {
 		"module-controller-2 running c ready")
 }
 
-// While an old Pod of a controller is being deleted, the state of the controller comes from its new Pod, regardless
-// of the order of the two Pods.
+// TestNewPodReplacesDeletedPod checks that, while an old Pod of a controller is being deleted, the state of the
+// controller comes from its new Pod. The creation times of the two Pods must not matter.
 func TestNewPodReplacesDeletedPod(t *testing.T) {
 	b := newFixture(t)
 	b.write(pod("a", number("1"), runs("x", 0, true), deleted), pod("c", older, number("1"), runs("z", 0, true)))
@@ -310,7 +310,8 @@ func TestNewPodReplacesDeletedPod(t *testing.T) {
 	})
 }
 
-// Act accepts the component name of a controller and the name of its Pod.
+// TestActByPodName checks that Act accepts the name of a controller's Pod, and that it rejects unknown and empty
+// names.
 func TestActByPodName(t *testing.T) {
 	b := newFixture(t)
 	b.must(b.Act(t.Context(), "b", supervise.Kill))
@@ -324,7 +325,8 @@ func TestActByPodName(t *testing.T) {
 	}
 }
 
-// waitHeartbeats returns an error with advice if heartbeats cannot reach a Pod.
+// TestWaitHeartbeats checks that waitHeartbeats connects to every heartbeat address, and that it returns an error
+// with a fix if it cannot connect.
 func TestWaitHeartbeats(t *testing.T) {
 	b := newFixture(t)
 	var dialed []string
@@ -355,8 +357,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Each log line of each container is copied once and begins with the name of the Pod. This also applies if a log
-// stream is interrupted or a container has already been restarted.
+// TestLogs checks that each log line of each container is copied once and starts with the name of the Pod, even if a
+// log stream is interrupted or a container has been restarted.
 func TestLogs(t *testing.T) {
 	stamp := func(second int, text string) string {
 		return start.Add(time.Duration(second)*time.Second).Format(time.RFC3339Nano) + " " + text + "\n"

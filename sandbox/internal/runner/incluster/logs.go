@@ -12,17 +12,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// logRetry is the delay before an interrupted log stream is read again.
+// logRetry is how long to wait before an interrupted log stream is read again.
 const logRetry = time.Second
 
 // logCopier copies the logs of the current container and the previous container of each Pod.
 type logCopier struct {
 	c     *Runner
-	known map[string]bool // IDs of containers whose log is being copied, or has been copied
+	known map[string]bool // IDs of containers whose log has been or is being copied
 	write sync.Mutex      // held while a line is written
 }
 
-// follow starts copying the logs of containers that are not copied yet. The copying stops when ctx ends.
+// follow starts copying the logs of containers whose logs are not being copied yet, until ctx ends. It does not
+// block.
 func (l *logCopier) follow(ctx context.Context, readers *sync.WaitGroup) {
 	l.c.mu.Lock()
 	pods := podsOf(l.c.pods)
@@ -40,7 +41,8 @@ func (l *logCopier) follow(ctx context.Context, readers *sync.WaitGroup) {
 	}
 }
 
-// read copies the log of a container from its start to its end. It retries while the API server is unavailable.
+// read copies the log of a container from beginning to end. It retries while the API server is unavailable, and
+// blocks until the container or ctx has ended.
 func (l *logCopier) read(ctx context.Context, pod, container string, previous bool) {
 	var last time.Time // timestamp of the last copied line
 	for {
@@ -56,7 +58,7 @@ func (l *logCopier) read(ctx context.Context, pod, container string, previous bo
 	}
 }
 
-// runs reports whether a container is running, according to the Pod watch.
+// runs reports whether a container is running, as last reported by the Pod watch.
 func (l *logCopier) runs(pod, container string) bool {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -68,8 +70,8 @@ func (l *logCopier) runs(pod, container string) bool {
 	return false
 }
 
-// stream copies the log lines after the timestamp last, until the log or the connection ends. It sets last to the
-// timestamp of the last copied line.
+// stream copies the log lines with timestamps after last. It blocks until the log or the connection ends, and sets
+// last to the timestamp of the last copied line.
 func (l *logCopier) stream(ctx context.Context, pod string, previous bool, last *time.Time) {
 	o := &corev1.PodLogOptions{Follow: !previous, Previous: previous, Timestamps: true}
 	since := *last

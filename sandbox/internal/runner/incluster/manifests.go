@@ -25,12 +25,11 @@ import (
 
 const (
 	// namespace and name are the namespace and the name of the Deployment in the manifests. name is also the value of
-	// the name label of the Pods.
+	// nameLabel on the Pods.
 	namespace = "koupleless-system"
 	name      = "module-controller"
 	nameLabel = "app.kubernetes.io/name"
-	// numberLabel is the label that contains the number of the controller. The Deployment and its Pod have this
-	// label.
+	// numberLabel is the label of a Deployment and its Pod that contains the number of the controller.
 	numberLabel = "koupsandbox/controller"
 	// kubeletSecret is the name of the Secret in the manifests that contains the certificate for logs and exec.
 	kubeletSecret = "module-controller-kubelet"
@@ -38,17 +37,17 @@ const (
 	revisionAnnotation = "koupsandbox/revision"
 	// brokerCA is the key of the broker's CA certificate in the Secret that contains the broker login.
 	brokerCA = "ca.crt"
-	// brokerVolume and brokerDir are the volume and the mount path of the Secret with the broker login.
+	// brokerVolume is the volume of the Secret that contains the broker login. brokerDir is its mount path.
 	brokerVolume = "broker"
 	brokerDir    = "/etc/module-controller/broker/"
-	// heartbeatPort is the name that the manifests give to the port for HTTP heartbeats.
+	// heartbeatPort is the name of the port for HTTP heartbeats in the manifests.
 	heartbeatPort = "http-tunnel"
 	// podName is the environment variable that contains the name of the Pod.
 	podName = "POD_NAME"
-	// startFailures is the failure threshold of the startup probe, which runs every second. The threshold is high, so
-	// that a broker outage does not restart the Pod.
+	// startFailures is the failure threshold of the startup probe, which runs every second. The threshold is one day,
+	// so that a broker outage does not restart the Pod.
 	startFailures = 24 * 60 * 60
-	// gracePeriod is the termination grace period in seconds, in which a controller can release its Leases.
+	// gracePeriod is the termination grace period in seconds. It gives a controller time to release its Leases.
 	gracePeriod = 5
 )
 
@@ -58,38 +57,38 @@ type Settings struct {
 	Replicas int
 	// Owner is the value of Options.Owner. Ensure sets it.
 	Owner string
-	// Image is the controller image of the Pods, which the nodes pull. Default: ImageName, which was loaded onto the
-	// nodes.
+	// Image is the controller image of the Pods, which the nodes pull. Default: ImageName, which must have been
+	// loaded onto the nodes.
 	Image string
 	// Env is the environment of the bases and the controllers. Required.
 	Env string
-	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller. The name of the Pod follows the prefix.
+	// ClientIDPrefix is the prefix of the CLIENT_ID of each controller. It is followed by the name of the Pod.
 	// Default: the CLIENT_ID in the manifests.
 	ClientIDPrefix string
 	// Broker is the MQTT broker. Required.
 	Broker Broker
-	// Proxy is the URL, including the password, of the HTTP proxy through which controllers send commands to bases.
+	// Proxy is the URL of the HTTP proxy through which controllers send commands to bases. It includes the password.
 	// Default: the HTTP tunnel is disabled.
 	Proxy string
-	// Token is the token in the path of HTTP heartbeats. It is necessary because other clients can also reach the
-	// NodePorts. Required with Proxy.
+	// Token is the token that HTTP heartbeats must contain in their path. It is necessary because other clients can
+	// also reach the NodePorts. Required with Proxy.
 	Token string
-	// Kubelet contains the certificates for logs and exec. Default: logs and exec are not served.
+	// Kubelet contains the certificates for serving logs and exec. Default: logs and exec are not served.
 	Kubelet Kubelet
-	// Variables contains environment variables that override those of the manifests. Default: none.
+	// Variables contains environment variables that override the variables in the manifests. Default: none.
 	Variables map[string]string
 }
 
-// Broker describes how controllers connect to an MQTT broker.
+// Broker contains the settings with which controllers connect to an MQTT broker.
 type Broker struct {
 	Host, Port, Username, Password string
-	// CA is the CA certificate of the broker, in PEM. If it is empty, TLS is not used.
+	// CA is the CA certificate of the broker, in PEM format. If it is empty, the controllers do not use TLS.
 	CA []byte
-	// Cert and Key are the client certificate and its key, in PEM. Default: no client certificate.
+	// Cert and Key are the client certificate and its key, in PEM format. Default: no client certificate.
 	Cert, Key []byte
 }
 
-// files returns the contents of the files that the Deployment mounts, by file name.
+// files returns the files that the Deployment mounts for the broker connection, by file name.
 func (b Broker) files() map[string][]byte {
 	files := map[string][]byte{brokerCA: b.CA, corev1.TLSCertKey: b.Cert, corev1.TLSPrivateKeyKey: b.Key}
 	maps.DeleteFunc(files, func(_ string, text []byte) bool { return len(text) == 0 })
@@ -97,12 +96,12 @@ func (b Broker) files() map[string][]byte {
 }
 
 // Kubelet contains the serving certificate and its key, and the CA certificate that verifies the client certificate
-// of the API server. All are in PEM.
+// of the API server. All are in PEM format.
 type Kubelet struct {
 	Cert, Key, ClientCA []byte
 }
 
-// resources lists the files of controller/deploy/kustomization.yaml in the same order, with two exceptions. The
+// resources lists the files in controller/deploy/kustomization.yaml, in the same order, with two exceptions. The
 // Deployment is applied last. The NetworkPolicy is omitted, because the heartbeats of the sandbox come from outside
 // the cluster and are authenticated with a token.
 var resources = []string{
@@ -110,7 +109,8 @@ var resources = []string{
 	"service.yaml",
 }
 
-// manifests returns all objects to apply, in the order in which they must be applied.
+// manifests returns all objects to apply, in the order in which they must be applied: the objects in resources, the
+// Secrets, and the Deployments.
 func manifests(s Settings) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, file := range resources {
@@ -162,8 +162,8 @@ func toUnstructured(kind schema.GroupVersionKind, object runtime.Object) (*unstr
 	return u, nil
 }
 
-// heartbeatService returns a NodePort Service for the heartbeats to one controller. Each controller has its own
-// Service, because every controller must receive the heartbeats of all bases.
+// heartbeatService returns a NodePort Service for heartbeats to one controller. Each controller has its own Service,
+// because all controllers must receive the heartbeats of all bases.
 func heartbeatService(number int) (*unstructured.Unstructured, error) {
 	object, err := toUnstructured(corev1.SchemeGroupVersion.WithKind("Service"), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-heartbeats-%d", name, number), Namespace: namespace},
@@ -256,7 +256,7 @@ func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 	return d, nil
 }
 
-// mount mounts the files for the broker connection and sets the environment variables that contain their paths.
+// mount mounts the files for the broker connection, and sets the environment variables for the paths of these files.
 func (b Broker) mount(pod *corev1.PodSpec, variables map[string]string) {
 	files := b.files()
 	for _, file := range []struct{ variable, name string }{
@@ -279,7 +279,8 @@ func (b Broker) mount(pod *corev1.PodSpec, variables map[string]string) {
 	}
 }
 
-// revision returns a digest of all settings except Replicas.
+// revision returns a digest of all settings except Replicas, because only a change of the other settings requires new
+// Pods.
 func (s Settings) revision() string {
 	s.Replicas = 0
 	text, _ := json.Marshal(s) // cannot fail for these types

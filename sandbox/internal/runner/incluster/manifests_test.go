@@ -27,8 +27,8 @@ var settings = Settings{
 	Variables: map[string]string{"MODULE_DRAIN": "1s", "VNODE_WORKER_NUM": "9"},
 }
 
-// manifests returns all objects of kustomization.yaml in the same order, followed by the Deployments, which come
-// after their Secrets.
+// TestManifests checks that manifests returns all objects in the order in kustomization.yaml, then the Secrets, then
+// the Deployments that use the Secrets.
 func TestManifests(t *testing.T) {
 	objects, err := manifests(settings)
 	check.Must(t, err)
@@ -97,8 +97,8 @@ func TestDeploymentSettings(t *testing.T) {
 	}
 }
 
-// The revision annotation of the Pods changes whenever any setting changes, except the number of controllers. A Pod
-// reads Secrets and environment variables only when it starts.
+// TestRevision checks that the revision annotation of the Pods changes when any setting changes, except the number of
+// controllers. It must change because a Pod reads Secrets and environment variables only when it starts.
 func TestRevision(t *testing.T) {
 	more := settings
 	more.Replicas = 3
@@ -132,7 +132,7 @@ func TestRevision(t *testing.T) {
 	}
 }
 
-// variables returns the environment variables of the only container in the Deployment, by name.
+// variables returns the environment variables of the only container in a Deployment, by name.
 func variables(t *testing.T, o *unstructured.Unstructured) map[string]string {
 	t.Helper()
 	var d appsv1.Deployment

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// crashLoop is the reason that Kubernetes reports for a waiting container in restart back-off.
+	// crashLoop is the reason that Kubernetes reports while a container waits in restart back-off.
 	crashLoop = "CrashLoopBackOff"
 	// killedStatus is the exit status of a process that was terminated by SIGKILL.
 	killedStatus = 128 + 9
@@ -30,23 +30,23 @@ type Replica struct {
 	Number int
 	// Pod is the name of the controller's Pod; empty if there is no Pod.
 	Pod string
-	// State is the state of the container. It is Exited if the container was never started.
+	// State is the state of the container. It is Exited if the container has never started.
 	State supervise.State
 	// Ready reports whether the Pod is Ready. Reason is the reason why the Pod is not Ready.
 	Ready  bool
 	Reason string
-	// Since is the start time of the container; zero if the container is not running.
+	// Since is the start time of the container. It is zero if the container is not running.
 	Since time.Time
 	// Heartbeats is the host:port at which the controller receives HTTP heartbeats; empty if it does not receive any.
 	Heartbeats string
 
 	node, container string
 	restarts        int32
-	revision        string // revision of the settings of the Pod
+	revision        string // Settings.revision of the settings of the Pod
 	lastExit        string // how the previous container exited
 	endedAt         time.Time
-	killed          bool // the previous container was killed with SIGKILL
-	inBackOff       bool // the kubelet delays the restart of the container
+	killed          bool // whether the previous container was killed with SIGKILL
+	inBackOff       bool // whether the kubelet delays the restart of the container
 	deleting        bool
 	stopped         bool
 }
@@ -54,7 +54,7 @@ type Replica struct {
 // ChangeKind is the kind of change in a ReplicaChange.
 type ChangeKind string
 
-// The kinds of changes of a controller.
+// The values of ChangeKind.
 const (
 	Started         ChangeKind = "Started"
 	Restarted       ChangeKind = "Restarted" // by the kubelet
@@ -73,7 +73,7 @@ type ReplicaChange struct {
 	Replica
 }
 
-// Message returns a description of the change, with the name of the Pod.
+// Message describes the change in a sentence that contains the name of the Pod.
 func (c ReplicaChange) Message() string {
 	text := map[ChangeKind]string{
 		Started: "is running", BecameReady: "is ready", Paused: "is paused", Resumed: "was resumed", Ended: "has ended",
@@ -88,8 +88,8 @@ func (c ReplicaChange) Message() string {
 	return fmt.Sprintf("Pod %s %s", c.Pod, text)
 }
 
-// containerMark records an action on a container, because the API reports the effect of the action late or not at
-// all.
+// containerMark records an action on a container. It is needed because the API shows the effect of the action late or
+// not at all.
 type containerMark int
 
 const (
@@ -105,18 +105,18 @@ func statusOf(p *corev1.Pod) *corev1.ContainerStatus {
 	return &p.Status.ContainerStatuses[0]
 }
 
-// isTerminating reports whether a Pod is being deleted, so that the Deployment replaces it.
+// isTerminating reports whether a Pod is being deleted or has ended, so that the Deployment replaces it.
 func isTerminating(p *corev1.Pod) bool {
 	return p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
-// containerID returns ID from a string of the form containerd://ID.
+// containerID returns the part ID of a string of the form containerd://ID.
 func containerID(id string) string {
 	_, id, _ = strings.Cut(id, "://")
 	return id
 }
 
-// replicaOf returns the state of a controller. p is the Pod of the controller, or nil if there is no Pod.
+// replicaOf returns the state of a controller, derived from its Pod p, which is nil if there is no Pod.
 func replicaOf(number int, p *corev1.Pod, marks map[string]containerMark, port int32, stopped bool) Replica {
 	r := Replica{Number: number, State: supervise.Exited, stopped: stopped}
 	if p == nil {
@@ -181,7 +181,7 @@ func notReady(p *corev1.Pod, s *corev1.ContainerStatus) string {
 	return fmt.Sprintf("the Pod is %s", p.Status.Phase)
 }
 
-// exitText describes how a container exited, in the format that package supervise uses for processes.
+// exitText describes how a container exited, in the format that package supervise uses for the exit of a process.
 func exitText(t *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exit status %d", t.ExitCode)
 	if t.ExitCode == killedStatus {
@@ -193,8 +193,8 @@ func exitText(t *corev1.ContainerStateTerminated) string {
 	return text
 }
 
-// diffReplicas returns the changes between two states of a controller. If the container was replaced, the changes
-// include the end of the old container, even if its end was not observed.
+// diffReplicas returns the changes from the state was to the state is of a controller. If the container was replaced,
+// the changes include the end of the old container, even if its end was not observed.
 func diffReplicas(was, is Replica) []ReplicaChange {
 	var list []ReplicaChange
 	add := func(r Replica, kind ChangeKind) { list = append(list, ReplicaChange{kind, r}) }

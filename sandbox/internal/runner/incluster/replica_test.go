@@ -17,7 +17,7 @@ import (
 
 var start = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// pod returns the Pod of a controller, modified by the functions in with.
+// pod returns a Pod of a controller, after applying the functions in with.
 func pod(podName string, with ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -40,7 +40,7 @@ func older(p *corev1.Pod) { p.CreationTimestamp.Time = start.Add(-time.Minute) }
 
 func deleted(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: start} }
 
-// runs returns a function that sets a running container with a number of restarts.
+// runs returns a function that makes the container of a Pod a running container with the given number of restarts.
 func runs(id string, restarts int32, ready bool) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		last := statusOf(p).State.Terminated
@@ -60,7 +60,7 @@ func runs(id string, restarts int32, ready bool) func(*corev1.Pod) {
 	}
 }
 
-// ended returns a function that sets a terminated container.
+// ended returns a function that makes the container of a Pod a terminated container.
 func ended(id string, status int32, reason string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{ContainerID: "containerd://" + id,
@@ -70,7 +70,7 @@ func ended(id string, status int32, reason string) func(*corev1.Pod) {
 	}
 }
 
-// inBackOff puts the container into restart back-off.
+// inBackOff changes the state of a terminated container to restart back-off.
 func inBackOff(p *corev1.Pod) {
 	s := statusOf(p)
 	s.LastTerminationState, s.State = s.State, corev1.ContainerState{
@@ -129,8 +129,8 @@ func TestReplicaOf(t *testing.T) {
 	}
 }
 
-// TestDiffReplicas checks that the reported changes of a controller are complete: the end of a container is always
-// reported before the next start.
+// TestDiffReplicas checks that the reported changes of a controller are complete: the end of a container must always
+// be reported before the start of the next one.
 func TestDiffReplicas(t *testing.T) {
 	killed := pod("a", runs("x", 0, true), ended("x", 137, "Error"))
 	const running, exited = supervise.Running, supervise.Exited
@@ -139,7 +139,7 @@ func TestDiffReplicas(t *testing.T) {
 		Paused: supervise.Paused, Ended: exited, Deleted: exited}
 	for testName, tc := range map[string]struct {
 		was, is       *corev1.Pod
-		wasMark, mark containerMark // marks of the container x
+		wasMark, mark containerMark // marks of the container x in the two states
 		want          []string
 	}{
 		"unscheduled": {is: pod("a")},

@@ -12,14 +12,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// fakeBroker is a broker that uses TLS.
+// fakeBroker is a fake broker that uses TLS.
 type fakeBroker struct{ ca string }
 
 func (fakeBroker) Addr() string             { return "172.18.0.1:8883" }
 func (b fakeBroker) CAFile() string         { return b.ca }
 func (fakeBroker) Controller() broker.Login { return broker.Login{} }
 
-// The serving certificate for logs and exec is issued only once. The Pods get the configured environment variables.
+// TestSettings checks that the serving certificate for logs and exec is issued only once, and that the Pods get the
+// configured environment variables.
 func TestSettings(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	check.Must(t, os.WriteFile(ca, []byte("ca"), 0o600))

@@ -17,12 +17,12 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/cluster"
 )
 
-// inExistingCluster reports whether the cluster is an existing cluster, which the sandbox did not create.
+// inExistingCluster reports whether the controllers run in an existing cluster, which the sandbox did not create.
 func (c *Runner) inExistingCluster() bool { return c.o.Local == nil }
 
 // belongsToOther reports whether an object in an existing cluster belongs to another owner. Permissions and the
-// CustomResourceDefinition can be shared with other owners. A Deployment or a Secret of another owner means that
-// another controller is installed, which is an error.
+// CustomResourceDefinition can be shared with other owners. If a Deployment or a Secret belongs to another owner,
+// another controller is installed, and belongsToOther returns an error.
 func (c *Runner) belongsToOther(ctx context.Context, object *unstructured.Unstructured) (bool, error) {
 	if !c.inExistingCluster() {
 		return false, nil
@@ -71,8 +71,9 @@ func (c *Runner) cleanUp(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// namespaceUsed reports whether the namespace contains workloads or data of another owner, which would be deleted
-// with the namespace. Call it after the objects of the sandbox have been deleted.
+// namespaceUsed reports whether the namespace of the controllers contains workloads or data of another owner.
+// Deleting the namespace would delete these objects, too. Call namespaceUsed after the objects of the sandbox have
+// been deleted.
 func (c *Runner) namespaceUsed(ctx context.Context) (bool, error) {
 	for _, resource := range []schema.GroupVersionResource{
 		corev1.SchemeGroupVersion.WithResource("secrets"), corev1.SchemeGroupVersion.WithResource("configmaps"),
@@ -99,8 +100,8 @@ func (c *Runner) namespaceUsed(ctx context.Context) (bool, error) {
 // rootCA is the name of the ConfigMap that Kubernetes creates in each namespace.
 const rootCA = "kube-root-ca.crt"
 
-// CleanUp removes the objects that a sandbox created for its controllers in an existing cluster. Call it after the
-// daemon of the sandbox has ended. owner is Options.Owner.
+// CleanUp removes the objects that a sandbox created for its controllers in an existing cluster. owner is
+// Options.Owner. Call CleanUp after the daemon of the sandbox has exited.
 func CleanUp(ctx context.Context, config *rest.Config, owner string) error {
 	c, err := New(Options{Config: config, Owner: owner})
 	if err != nil {

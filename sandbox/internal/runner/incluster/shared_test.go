@@ -25,7 +25,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// existingCluster is a fake of an existing cluster, which contains some objects of another owner.
+// existingCluster is a fake existing cluster that contains some objects of another owner.
 type existingCluster struct {
 	*Runner
 	dynamic *dynamicfake.FakeDynamicClient
@@ -93,8 +93,8 @@ func (c *existingCluster) apply(t *testing.T) error {
 	return c.applyAll(t.Context(), objects)
 }
 
-// Objects of other owners are neither changed nor deleted. The objects of the sandbox are deleted in the reverse
-// order of their creation.
+// TestForeignObjectsAreKept checks that objects of other owners are neither changed nor deleted, and that the objects
+// of the sandbox are deleted in the reverse order of their creation.
 func TestForeignObjectsAreKept(t *testing.T) {
 	c := newExistingCluster(t, "Namespace koupleless-system", "CustomResourceDefinition modules.koupleless.io",
 		"ClusterRole module-controller")
@@ -120,7 +120,8 @@ func TestForeignObjectsAreKept(t *testing.T) {
 	}
 }
 
-// If another module controller is installed in the cluster, ensure returns an error and changes nothing.
+// TestEnsureRejectsForeignController checks that ensure returns an error and changes nothing if another module
+// controller is installed in the cluster.
 func TestEnsureRejectsForeignController(t *testing.T) {
 	for _, object := range []string{"Deployment module-controller", "Secret module-controller"} {
 		c := newExistingCluster(t, object)
@@ -141,7 +142,8 @@ func TestEnsureRejectsForeignController(t *testing.T) {
 	}
 }
 
-// The namespace of the controllers is not deleted if other users have objects in it.
+// TestUsedNamespaceIsKept checks that cleanUp deletes the namespace of the controllers, unless other users have
+// objects in it.
 func TestUsedNamespaceIsKept(t *testing.T) {
 	for object, kept := range map[string]bool{"kube-root-ca.crt": false, "foreign": true} {
 		c := newExistingCluster(t)
@@ -157,7 +159,8 @@ func TestUsedNamespaceIsKept(t *testing.T) {
 	}
 }
 
-// Pods of other controllers and other sandboxes are ignored, and their logs are not read.
+// TestOtherPodsAreIgnored checks that Pods of other controllers and other sandboxes are ignored, and that their logs
+// are not read.
 func TestOtherPodsAreIgnored(t *testing.T) {
 	of := func(sandbox string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Labels[cluster.SandboxLabel] = sandbox }
@@ -194,7 +197,8 @@ func TestOtherPodsAreIgnored(t *testing.T) {
 	}
 }
 
-// In an existing cluster, the actions kill and pause are refused.
+// TestNodeActionsAreRefusedInExistingCluster checks that the actions kill and pause are refused in an existing
+// cluster.
 func TestNodeActionsAreRefusedInExistingCluster(t *testing.T) {
 	c := newRunner(Options{}, fake.NewClientset(), nil)
 	c.replicas = []Replica{{Number: 1, State: supervise.Running}}
@@ -209,8 +213,9 @@ func TestNodeActionsAreRefusedInExistingCluster(t *testing.T) {
 	}
 }
 
-// In an existing cluster, the nodes pull the controller image, and the HTTP tunnel and the kubelet API are disabled.
-// The controllers use TLS for an external broker if it has a CA certificate.
+// TestSettingsForExistingCluster checks that, in an existing cluster, the nodes pull the controller image, and the
+// HTTP tunnel and the kubelet API are disabled. If the external broker has a CA certificate, the controllers must use
+// TLS.
 func TestSettingsForExistingCluster(t *testing.T) {
 	plain := Settings{Replicas: 2, Env: "test", Image: "registry.example/controller:1",
 		Broker: Broker{Host: "broker.example", Port: "1883"}}
@@ -261,8 +266,8 @@ func TestSettingsForExistingCluster(t *testing.T) {
 	}
 }
 
-// In an existing cluster, the CLIENT_ID begins with a prefix that identifies the sandbox. The variable POD_NAME must
-// precede CLIENT_ID, because CLIENT_ID refers to it.
+// TestClientIDInExistingCluster checks that, in an existing cluster, the CLIENT_ID starts with the prefix that
+// identifies the sandbox. The variable POD_NAME must precede CLIENT_ID, which refers to it.
 func TestClientIDInExistingCluster(t *testing.T) {
 	s := settings
 	s.ClientIDPrefix = "prefix-"
@@ -290,7 +295,7 @@ func TestClientIDInExistingCluster(t *testing.T) {
 	}
 }
 
-// removeDeployments deletes only Deployments of this sandbox.
+// TestRemoveDeployments checks that removeDeployments deletes only surplus Deployments of this sandbox.
 func TestRemoveDeployments(t *testing.T) {
 	client := fake.NewClientset()
 	c := newRunner(Options{Owner: "me"}, client, nil)

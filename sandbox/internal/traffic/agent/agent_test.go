@@ -52,13 +52,13 @@ func (p *inMemory) Close() error {
 	return nil
 }
 
-// rig is a Remote that is stopped when the test ends.
+// rig is a Remote that is stopped at the end of the test.
 type rig struct {
 	*Remote
 	lost chan traffic.LostRequest
 
 	mu     sync.Mutex
-	agents []*inMemory // agents that were started
+	agents []*inMemory // agents that the Remote has started
 	fail   error       // error that the next launch returns
 	stop   func()
 }
@@ -106,13 +106,13 @@ func (r *rig) launch(ctx context.Context) (Process, error) {
 	return p, err
 }
 
-// startStream starts a stream of the group "g" that sends requests to an address.
+// startStream starts a stream of the group "g" that sends its requests to the given address.
 func (r *rig) startStream(t *testing.T, name, address string, change ...func(*traffic.Spec)) {
 	t.Helper()
 	check.Must(t, r.StartStream(t.Context(), "g", spec(name, address, change...), nil))
 }
 
-// finish waits until a stream has finished, then stops it and returns its result.
+// finish waits until a stream has sent all its requests, then stops it and returns its result.
 func (r *rig) finish(t *testing.T, name string) *traffic.StreamResult {
 	t.Helper()
 	eventually(t, func() error {
@@ -140,7 +140,7 @@ func spec(name, address string, change ...func(*traffic.Spec)) traffic.Spec {
 	return s
 }
 
-// serve starts a server that handles the requests and returns its address.
+// serve starts a server with the handler h and returns its address.
 func serve(t *testing.T, h http.HandlerFunc) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(func() {
@@ -172,7 +172,7 @@ func eventually(t *testing.T, look func() error) {
 	check.Eventually(t, patience, look)
 }
 
-// ignoreTimes is a comparison option that ignores the times and texts of records.
+// ignoreTimes is a comparison option that ignores the times and error texts of records.
 var ignoreTimes = cmpopts.IgnoreFields(traffic.Record{}, "Due", "Sent", "Done", "Error")
 
 func TestStream(t *testing.T) {
@@ -209,7 +209,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// Lost requests are reported while the stream is running. All of them are reported before Stop returns.
+// TestLostRequestsAreReported checks that lost requests are reported while the stream is running, and that all of
+// them have been reported when Stop returns.
 func TestLostRequestsAreReported(t *testing.T) {
 	r := newRig(t)
 	address := serve(t, misses)
@@ -230,7 +231,7 @@ func TestLostRequestsAreReported(t *testing.T) {
 	}
 }
 
-// late is an agent that reports a clock that is one hour ahead.
+// late is the Process of an agent whose clock is one hour ahead.
 type late struct{ Process }
 
 func (p late) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -243,8 +244,8 @@ func (p late) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// The clock of the agent is one hour ahead. The times that the agent reports are converted to the local clock, so
-// they are one hour earlier.
+// TestTimesUseLocalClock checks that the times that an agent reports are converted to the local clock. The clock of
+// the agent is one hour ahead.
 func TestTimesUseLocalClock(t *testing.T) {
 	r, began := &rig{lost: make(chan traffic.LostRequest, 10*traffic.MaxLost)}, time.Now()
 	r.start(t, func(ctx context.Context) (Process, error) {
@@ -270,7 +271,8 @@ func TestTimesUseLocalClock(t *testing.T) {
 	}
 }
 
-// If an agent ends during a stream, the result of the stream is lost, and the loss is reported as an error.
+// TestAgentEndsMidStream checks that, if an agent exits during a stream, a lost request reports the interruption and
+// Stop returns an error, because the result of the stream is lost.
 func TestAgentEndsMidStream(t *testing.T) {
 	r := newRig(t)
 	r.startStream(t, "done", serve(t, answers))

@@ -6,7 +6,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// toLocal converts times from the agent's clock to the clock of this machine.
+// toLocal converts times from the clock of the agent to the clock of this machine, in place.
 func (s *session) toLocal(times ...*time.Time) {
 	for _, t := range times {
 		if !t.IsZero() {

@@ -9,8 +9,8 @@
 // engine. The agent reports its time when it starts, and all times are converted to the clock of this machine.
 package agent
 
-// Command is the hidden koupsandbox command that runs an agent. With the flag Idle, the process does nothing; a Pod
-// runs it until an agent is started in the Pod. The flag Patience sets the timeout of Serve.
+// Command is the hidden koupsandbox command that runs an agent. With the flag Idle, the process does nothing, so that
+// a Pod can run it until an agent is started in the Pod. The flag Patience sets the timeout of Serve.
 const (
 	Command  = "traffic-agent"
 	Idle     = "idle"

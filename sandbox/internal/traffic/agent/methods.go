@@ -5,8 +5,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// Methods that an agent serves. The responses of Stop and Drop contain the number of lost requests that the agent has
-// reported before the response.
+// The methods that an agent serves. The responses of Stop and Drop contain the number of lost requests that the agent
+// has reported before the response.
 const (
 	getVersion  rpc.Unary[rpc.Empty, string]                                       = "Version"
 	startStream rpc.Unary[startStreamRequest, rpc.Empty]                           = "StartStream"
@@ -21,11 +21,11 @@ const (
 type startStreamRequest struct {
 	Group string       `json:"group"`
 	Spec  traffic.Spec `json:"spec"`
-	// TargetSet contains the initial targets if the stream sends requests to bases.
+	// TargetSet contains the initial targets. It is only set if the stream sends requests to bases.
 	TargetSet traffic.TargetSet `json:"choice,omitzero"`
 }
 
-// setTargetsRequest replaces the targets of a running stream.
+// setTargetsRequest is a request to replace the targets of a running stream.
 type setTargetsRequest struct {
 	streamRequest
 	TargetSet traffic.TargetSet `json:"choice"`

@@ -14,30 +14,30 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// errNotRunning is returned by StartStream before Start runs and after it has returned.
+// errNotRunning is the error of StartStream after Start has returned.
 var errNotRunning = errors.New("no traffic agent can be started while the sandbox starts or shuts down")
 
 // Options configures a Remote.
 type Options struct {
-	// Launch starts an agent, and blocks until the agent accepts calls or ctx ends. The agent is not stopped when ctx
-	// ends. Required.
+	// Launch starts an agent, and blocks until the agent accepts calls or ctx ends. The agent must continue to run
+	// after ctx ends. Required.
 	Launch func(ctx context.Context) (Process, error)
-	// Lost is called for each lost request, one call at a time. If an agent ends, Lost is also called for each stream
-	// that is interrupted, with the result traffic.Other. Default: lost requests are not reported.
+	// Lost is called for each lost request, one call at a time. If an agent exits, Lost is also called once for each
+	// interrupted stream, with the result traffic.Other. Default: lost requests are not reported.
 	Lost func(traffic.LostRequest)
 	// Logger logs errors. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Remote runs streams in an agent. It starts an agent for the first stream, and starts a new agent if the agent has
-// ended. If an agent ends, its streams end and their results are lost. All methods may be called concurrently.
+// Remote runs streams in an agent. It starts an agent for the first stream, and a new agent if the previous agent has
+// exited. When an agent exits, its streams end and their results are lost. All methods may be called concurrently.
 type Remote struct {
 	o        Options
 	started  chan struct{} // closed when Start is running
-	starting chan struct{} // semaphore: only one agent is started at a time
+	starting chan struct{} // semaphore, so that only one agent is started at a time
 
 	mu        sync.Mutex        // guards the following fields
-	onSession func(*session)    // reports the lost requests of an agent until it ends; nil while Start is not running
+	onSession func(*session)    // handles an agent until it exits; nil while Start is not running
 	startSync func(*targetSync) // runs a targetSync; nil while Start is not running
 	session   *session          // agent for new streams; nil if there is none
 	groups    map[string][]*stream
@@ -48,9 +48,10 @@ type Remote struct {
 type stream struct {
 	name    string
 	session *session
-	// started is set when the agent has started the stream. stopped is set when the result of the stream was read.
+	// started is set when the agent has started the stream. stopped is set when the result of the stream has been
+	// read.
 	started, stopped bool
-	last             traffic.Summary // most recent summary of the stream
+	last             traffic.Summary // most recent known summary of the stream
 	sync             *targetSync     // nil if the stream has no Source
 }
 
@@ -65,8 +66,8 @@ func New(o Options) *Remote {
 	return &Remote{o: o, started: make(chan struct{}), starting: make(chan struct{}, 1), groups: map[string][]*stream{}}
 }
 
-// Start runs streams until ctx ends. When ctx ends, the agent is stopped and its streams are interrupted. Start
-// returns nil after the agent has ended. Call Start once.
+// Start runs streams and blocks until ctx ends. It then stops the agent, which interrupts its streams, and returns
+// nil after the agent has exited. Call Start once.
 func (r *Remote) Start(ctx context.Context) error {
 	r.mu.Lock()
 	r.onSession = func(s *session) { r.runSession(ctx, s) }
@@ -81,7 +82,7 @@ func (r *Remote) Start(ctx context.Context) error {
 	return nil
 }
 
-// agent returns the running agent. If no agent is running, it starts one.
+// agent returns the running agent. If no agent is running, it starts one. It blocks until Start is running.
 func (r *Remote) agent(ctx context.Context) (*session, error) {
 	select {
 	case <-r.started:
@@ -128,8 +129,8 @@ func (r *Remote) agent(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// runSession reports the lost requests of an agent until the agent or ctx ends. It then reports the streams that were
-// interrupted.
+// runSession reports the lost requests of an agent until the agent exits or ctx ends. If the agent has exited,
+// runSession then reports the interrupted streams.
 func (r *Remote) runSession(ctx context.Context, s *session) {
 	err := s.run(ctx, r.o.Lost)
 	now := time.Now()
@@ -160,9 +161,9 @@ func (r *Remote) runSession(ctx context.Context, s *session) {
 	}
 }
 
-// StartStream starts a stream of a group in the agent. It starts an agent if no agent is running. If spec.Inside is
-// set, source supplies the targets until the stream stops; otherwise the requests are sent to spec.Address.
-// StartStream blocks until Start is running. See traffic.Generator.StartStream.
+// StartStream starts a stream of a group in the agent. If no agent is running, it starts one. If spec.Inside is set,
+// source supplies the targets until the stream stops. Otherwise, the requests are sent to spec.Address. StartStream
+// blocks until Start is running. See traffic.Generator.StartStream.
 func (r *Remote) StartStream(ctx context.Context, group string, spec traffic.Spec, source Source) error {
 	spec, err := spec.Complete()
 	if err != nil {
@@ -226,8 +227,8 @@ func (r *Remote) find(group, name string) (*stream, error) {
 	return nil, fmt.Errorf("traffic %q: %w", name, traffic.ErrNoStream)
 }
 
-// Summaries returns the summaries of the streams of a group, in the order in which the streams started. If the agent
-// of a stream does not respond, it returns the most recent known summary of the stream.
+// Summaries returns the summaries of a group's streams, in the order in which the streams started. If the agent of a
+// stream does not respond, Summaries returns the most recent known summary of the stream.
 func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary {
 	r.mu.Lock()
 	s, known := r.session, len(r.groups[group]) > 0
@@ -258,8 +259,8 @@ func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary 
 	return out
 }
 
-// Stop stops a stream and returns its result. It returns after all lost requests of the stream have been reported. It
-// returns an error if the agent has ended. See traffic.Generator.Stop.
+// Stop stops a stream and returns its result. It blocks until all lost requests of the stream have been reported. It
+// returns an error if the agent has exited. See traffic.Generator.Stop.
 func (r *Remote) Stop(ctx context.Context, group, name string) (*traffic.StreamResult, error) {
 	x, err := r.find(group, name)
 	if err != nil {
@@ -297,7 +298,7 @@ func (r *Remote) SyncTargets(ctx context.Context) {
 	}
 }
 
-// Records calls sink for every finished request of a stream. See traffic.Generator.Records.
+// Records calls sink for every completed request of a stream. See traffic.Generator.Records.
 func (r *Remote) Records(ctx context.Context, group, name string, sink func(traffic.Record)) error {
 	x, err := r.find(group, name)
 	if err != nil {
@@ -314,7 +315,7 @@ func (r *Remote) Records(ctx context.Context, group, name string, sink func(traf
 	return nil
 }
 
-// Drop cancels and removes the streams of a group. After Drop has returned, no more lost requests of the group are
+// Drop cancels and removes the streams of a group. After Drop has returned, lost requests of the group are no longer
 // reported.
 func (r *Remote) Drop(ctx context.Context, group string) {
 	r.mu.Lock()

@@ -14,9 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/version"
 )
 
-// Serve runs an agent: it runs the streams that the Remote at the other end of conn starts. It stops when conn or ctx
-// ends, or when it has received nothing for longer than patience; 0 means no timeout. It returns after all streams
-// have ended.
+// Serve runs an agent, which runs the streams that the Remote at the other end of conn starts. It blocks until conn
+// closes, ctx ends, or no message has arrived for patience (0 means no timeout), and all streams have ended.
 func Serve(ctx context.Context, conn net.Conn, patience time.Duration) error {
 	var lostQueue rpc.Queue[traffic.LostRequest] // unlimited, since a stream reports at most traffic.MaxLost
 	generator := traffic.NewGenerator(traffic.GeneratorOptions{Lost: func(l traffic.LostRequest) { lostQueue.Put(l) }})

@@ -12,30 +12,30 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// Process is the process of an agent. It is implemented by *stdio.Process with a binary that calls Serve.
+// Process is the process of an agent. A *stdio.Process whose binary calls Serve implements it.
 type Process interface {
 	http.RoundTripper
-	// Done returns a channel that is closed when the agent has ended.
+	// Done returns a channel that is closed when the process has exited.
 	Done() <-chan struct{}
-	// Err returns the reason why the agent has ended.
+	// Err returns the reason why the process has exited. Call it after the channel of Done is closed.
 	Err() error
-	// Close stops the agent and blocks until the agent has ended.
+	// Close stops the process and blocks until it has exited.
 	Close() error
 }
 
 var (
 	errUnreachable = errors.New("the traffic agent is unreachable")
-	// errEnded is the reason for the end of an agent if no other reason is known.
+	// errEnded is the reason for the exit of an agent if no other reason is known.
 	errEnded = errors.New("its connection was closed")
 )
 
-// session is an agent from its start on. The agent is running or has ended.
+// session is an agent that was started. The agent is running or has exited.
 type session struct {
 	process   Process
 	client    rpc.Client
-	ahead     time.Duration   // how far the agent's clock is ahead of the local clock; see rpc.Client.Ahead
+	ahead     time.Duration   // how far the agent's clock is ahead of the local clock
 	delivered rpc.ReadCounter // number of lost requests that were reported
-	done      chan struct{}   // closed when the agent has ended
+	done      chan struct{}   // closed when the agent has exited
 	err       error           // read only after done is closed
 }
 
@@ -44,7 +44,8 @@ func newSession(p Process) *session {
 		done: make(chan struct{})}
 }
 
-// run reports lost requests until the agent ends. It returns the reason why the agent has ended.
+// run reports lost requests. It blocks until the agent exits or ctx ends, stops the agent, and returns the reason for
+// the exit.
 func (s *session) run(ctx context.Context, onLost func(traffic.LostRequest)) error {
 	err := lost.Call(ctx, &s.client, rpc.Empty{}, func(l traffic.LostRequest) {
 		l.Record = s.record(l.Record)
@@ -68,7 +69,7 @@ func (s *session) running() bool {
 	}
 }
 
-// endErr returns the reason why the agent has ended, or nil if run has not returned yet.
+// endErr returns the reason why the agent has exited, or nil if run has not returned yet.
 func (s *session) endErr() error {
 	select {
 	case <-s.done:
@@ -78,7 +79,7 @@ func (s *session) endErr() error {
 	}
 }
 
-// ask calls a method of the agent. It returns an error if the agent has ended.
+// ask calls a method of the agent. It returns an error if the agent has exited.
 func ask[In, Out any](ctx context.Context, s *session, m rpc.Unary[In, Out], in In) (out Out, err error) {
 	err = s.endErr()
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// pollInterval is the time between two calls of a Source that does not report changes.
+// pollInterval is the interval between calls of a Source that does not report changes.
 const pollInterval = time.Second
 
 // Source returns the current targets of a stream, and a channel that is closed when the targets change. The channel
@@ -21,13 +21,14 @@ func equal(a, b traffic.TargetSet) bool {
 	return slices.Equal(a.Targets, b.Targets) && a.Affinity == b.Affinity && a.EmptyReason == b.EmptyReason
 }
 
-// targetSync keeps the targets of one stream in the agent up to date.
+// targetSync keeps the targets of one stream in the agent up to date. The agent does not watch the API server itself:
+// it would need permissions in the user's cluster, and its order of changes would differ from that of the daemon.
 type targetSync struct {
 	session *session
 	id      streamRequest
 	source  Source
 	sent    traffic.TargetSet  // targets that the agent has received
-	waiters chan chan struct{} // each is closed when the agent has received the current targets
+	waiters chan chan struct{} // receives channels to close when the agent has received the current targets
 
 	done chan struct{} // closed when stop is called or run has returned
 	once sync.Once
@@ -43,8 +44,8 @@ func (t *targetSync) initialTargets() traffic.TargetSet {
 	return t.sent
 }
 
-// run sends the targets to the agent whenever they change. It returns when stop is called, or when ctx or the agent
-// ends.
+// run sends the targets to the agent whenever they change. It blocks until stop is called, ctx ends, or the agent
+// exits.
 func (t *targetSync) run(ctx context.Context, log *slog.Logger) {
 	defer t.stop()
 	tick := time.NewTicker(pollInterval)
@@ -80,7 +81,7 @@ func (t *targetSync) run(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// wait blocks until the agent has received the current targets, run returns, or ctx ends.
+// wait blocks until the agent has received the current targets. It returns early if run returns or ctx ends.
 func (t *targetSync) wait(ctx context.Context) {
 	known := make(chan struct{})
 	select {

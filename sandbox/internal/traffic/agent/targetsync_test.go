@@ -47,7 +47,8 @@ func base(t *testing.T, ip, version string) traffic.Target {
 	return traffic.Target{IP: ip, Base: "base-" + version, Web: addr}
 }
 
-// Each type of stream that sends requests to bases uses the current targets.
+// TestStreamUsesCurrentTargets checks that every kind of stream that sends requests to bases uses the current
+// targets.
 func TestStreamUsesCurrentTargets(t *testing.T) {
 	for name, change := range map[string]func(*traffic.Spec){
 		"a Service":              func(*traffic.Spec) {},
@@ -97,12 +98,12 @@ func TestStreamUsesCurrentTargets(t *testing.T) {
 	}
 }
 
-// inside changes a stream so that it sends requests to bases until it is stopped. The request rate is low enough for
-// a busy machine.
+// inside changes a Spec, so that its stream sends requests to bases until it is stopped. The request rate is low
+// enough for a busy machine.
 func inside(s *traffic.Spec) { s.Inside, s.Total, s.Rate = true, 0, ptr.To(200) }
 
-// After SyncTargets has returned, a removed base gets no more requests, even if the Source has not reported the
-// removal.
+// TestRemovedTargetGetsNoRequests checks that a removed base gets no more requests after SyncTargets has returned,
+// even if the Source has not reported the removal.
 func TestRemovedTargetGetsNoRequests(t *testing.T) {
 	r, from := newRig(t), &source{}
 	gone, stays := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")

@@ -63,7 +63,7 @@ func (ps Problems) withText(text string) Problems {
 	return ps
 }
 
-// Problems lists all errors of an expression.
+// Problems lists all problems of an expression.
 type Problems []Problem
 
 // Error returns one line for each problem.
@@ -75,8 +75,8 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// checkNames returns problems for unknown streams and bases. CEL does not check these names, because they are map
-// keys.
+// checkNames returns a problem for each unknown stream or base that an expression uses. CEL does not check these
+// names, because they are map keys.
 func (e *Env) checkNames(a *ast.AST) Problems {
 	var problems Problems
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(x ast.Expr) {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/cel-go/ext"
 )
 
-// Scope determines which names an expression may use.
+// Scope is the place of an expression in a scenario. It determines which names the expression may use.
 type Scope int
 
 // The scopes of expressions.
@@ -21,7 +21,7 @@ const (
 	Value Scope = iota
 	// Condition is the scope of a boolean expression about the current state.
 	Condition
-	// Judge is the scope of a boolean expression about one stream of requests.
+	// Judge is the scope of a boolean expression about the results of one stream of requests.
 	Judge
 	// Until is the scope of a boolean expression about the result of a script.
 	Until
@@ -38,13 +38,13 @@ func ScopeOf(path string) Scope {
 	return Condition
 }
 
-// Objects lists the names of all lists of Kubernetes objects that expressions can use.
+// Objects contains the names by which expressions can use lists of Kubernetes objects.
 var Objects = []string{"pods", "nodes", "deployments", "replicasets", "daemonsets", "statefulsets", "services",
 	"endpointslices", "events"}
 
-// Static holds the names of a scenario that are known before the scenario runs.
+// Static contains the names of a scenario that are known before the scenario runs.
 type Static struct {
-	// Vars maps variables to values, which determine the types of the variables. Default: none.
+	// Vars maps each variable to a value. The value determines the type of the variable. Default: none.
 	Vars map[string]any
 	// Matrix maps each dimension of the matrix to its values. Default: none.
 	Matrix map[string][]any
@@ -60,7 +60,7 @@ type Static struct {
 // value may be a func() any, which is called when the expression uses the name.
 type Data map[string]any
 
-// Env compiles expressions. It may be used concurrently.
+// Env compiles the expressions of a scenario. It may be used concurrently.
 type Env struct {
 	static Static
 	types  *provider

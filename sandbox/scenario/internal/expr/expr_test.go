@@ -153,7 +153,7 @@ func TestJudgeAndUntil(t *testing.T) {
 	}
 }
 
-// If a value does not exist, evaluation must return an error, not false.
+// TestNoValue checks that evaluation returns an error, and not false, if a value in the expression does not exist.
 func TestNoValue(t *testing.T) {
 	for text, want := range map[string]string{
 		`bases["base-9"].ready`:             "base-9",
@@ -171,8 +171,8 @@ func TestNoValue(t *testing.T) {
 	}
 }
 
-// where compares problems without their Text, which TestExcerpts compares, and compares only the wanted part of
-// Detail.
+// where compares problems. It ignores Text, which TestExcerpts compares, and requires only that Detail contains the
+// wanted text.
 var where = cmp.Options{
 	cmpopts.IgnoreFields(expr.Problem{}, "Text"),
 	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Detail" },
@@ -298,7 +298,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// Errors must show their position in the expression, and must use the terms of scenario files.
+// TestExcerpts checks that errors show their position in the expression, and use the terms of scenario files.
 func TestExcerpts(t *testing.T) {
 	for text, want := range map[string]struct {
 		reason      expr.Reason

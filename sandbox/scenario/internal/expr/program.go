@@ -9,7 +9,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 )
 
-// costLimit limits the cost of an evaluation, in cost units of CEL. A loop over all pairs of a thousand Pods costs
+// costLimit is the maximum cost of an evaluation, in CEL cost units. A loop over all pairs of a thousand Pods costs
 // much less.
 const costLimit = 50_000_000
 
@@ -25,10 +25,10 @@ type Program struct {
 
 // Result is the result of an evaluation.
 type Result struct {
-	// Value is a JSON value. It is a bool in all scopes except Value.
+	// Value is the value of the expression as a JSON value. In all scopes except the scope Value, it is a bool.
 	Value any
-	// EmptyLists names the empty lists because of which an operand compared nothing. If it is nil, every operand
-	// compared something. If it is not nil, the value true proves nothing.
+	// EmptyLists names the lists that were empty, so that an operand of && compared nothing. If EmptyLists is nil,
+	// every operand compared something. Otherwise the result true proves nothing.
 	EmptyLists []string
 }
 
@@ -68,14 +68,14 @@ func (e *Env) Compile(text string, kind Scope) (*Program, error) {
 	return p, nil
 }
 
-// Uses returns the names that the expression uses, sorted. These are the names of lists and bases, such as pods, and
+// Uses returns the names that the expression uses, sorted. These are names of lists and bases, such as pods, and
 // names of the forms vars.NAME, matrix.NAME, run.NAME, outputs.NAME and traffic.NAME.
 func (p *Program) Uses() []string { return p.uses }
 
 // Text returns the source text of the expression.
 func (p *Program) Text() string { return p.text }
 
-// Eval evaluates the expression. It returns an error if the expression has no value for these data, for example
+// Eval evaluates the expression with the given data. It returns an error if the expression has no value, for example
 // because a field does not exist.
 func (p *Program) Eval(data Data) (Result, error) {
 	out, details, err := p.program.Eval(map[string]any(data))

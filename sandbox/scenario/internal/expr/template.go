@@ -98,8 +98,7 @@ func (e *Env) template(text string) (*Template, error) {
 	return t, nil
 }
 
-// endOf returns the index of the }} that ends an expression. It ignores }} in strings, and }} that closes nested
-// maps.
+// endOf returns the index of the }} that ends an expression. It skips }} in strings, and }} that closes nested maps.
 func endOf(text string) int {
 	depth := 0
 	var quote byte
@@ -185,7 +184,7 @@ func formatScalar(value any) (string, bool) {
 	return "", false
 }
 
-// nativeType returns the name of the type of a value for messages.
+// nativeType returns the name of the type of a value, for use in messages.
 func nativeType(value any) string {
 	switch value.(type) {
 	case nil:

@@ -50,9 +50,9 @@ var (
 	}()
 )
 
-// Run holds the fields of run in expressions.
+// Run contains the fields of run in expressions.
 type Run struct {
-	// Namespace is the namespace of the run, and Group its group of bases.
+	// Namespace is the namespace of the run. Group is the group of bases of the run.
 	Namespace, Group string
 	// Seed is the random seed of the run. Expressions see only its lower 63 bits.
 	Seed uint64
@@ -72,7 +72,7 @@ func (r Run) Value() map[string]any {
 // Base is the value of bases["SET-N"] in expressions.
 type Base struct {
 	events.BaseStatus
-	// Set and Index are the parts of the base name.
+	// Set is the name of the set, and Index is the number N in the base name SET-N.
 	Set   string
 	Index int
 	// Version is the version that the base reports.
@@ -89,7 +89,8 @@ func (b Base) Value() map[string]any {
 		"running": b.Running, "connected": b.Connected, "ready": b.Ready, "modules": modules}
 }
 
-// Stream returns the fields of a stream of requests: the value of traffic.NAME in a Condition, and the data of a Judge.
+// Stream returns the data of a stream of requests. In the scope Condition, the data are the value of traffic.NAME. In
+// the scope Judge, the fields of the data are the names that the expression can use.
 func Stream(s traffic.Summary) Data {
 	versions := make(map[string]any, len(s.Versions))
 	for version, n := range s.Versions {

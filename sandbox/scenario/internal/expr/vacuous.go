@@ -9,7 +9,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// conjunct is an operand of && that contains loops.
+// conjunct is an operand of && that contains at least one loop.
 type conjunct struct {
 	ranges []loopRange
 }
@@ -20,7 +20,7 @@ type loopRange struct {
 	text string
 }
 
-// conjunctsOf returns the operands of && that contain loops.
+// conjunctsOf returns the operands of && in an expression that contain loops.
 func conjunctsOf(checked *cel.Ast) []conjunct {
 	var parts []conjunct
 	var split func(e ast.Expr)
@@ -47,8 +47,7 @@ func conjunctsOf(checked *cel.Ast) []conjunct {
 	return parts
 }
 
-// ranges returns the lists that the outermost loops in e iterate over. If a loop iterates over the result of another
-// loop, the list is this result.
+// ranges returns the lists that the outermost loops in e iterate over. Such a list may be the result of another loop.
 func ranges(e ast.Expr) []ast.Expr {
 	var found []ast.Expr
 	switch e.Kind() {
@@ -82,7 +81,8 @@ func ranges(e ast.Expr) []ast.Expr {
 	return found
 }
 
-// emptyLists returns the lists of those operands whose evaluated lists are all empty.
+// emptyLists considers each operand of && whose loops have iterated only over empty lists, and returns the names of
+// these lists.
 func emptyLists(parts []conjunct, state interpreter.EvalState) []string {
 	var names []string
 	for _, p := range parts {

@@ -30,7 +30,7 @@ import (
 // are not tolerated.
 type activeCheck struct {
 	modules map[string]map[string]*moduleHistory // module histories by base and module
-	seen    map[moduleOnBase]struct{}            // modules that have been active
+	seen    map[moduleOnBase]struct{}            // modules that have been active on a base
 	found   []*gap
 	// overlaps lists, for each handover, how long the old and the new version were both active.
 	overlaps []time.Duration
@@ -38,12 +38,13 @@ type activeCheck struct {
 
 type moduleOnBase struct{ base, module string }
 
-// moduleHistory describes all versions of a module on one base on which the module has been active.
+// moduleHistory describes all versions of one module on one base. It exists only if the module has been active on the
+// base.
 type moduleHistory struct {
-	active      map[string]time.Time // activation time by version
-	gap         *gap                 // the current gap
-	unwantedGap *gap                 // the last closed gap in which no Pod requested the module
-	lastDeleted *events.PodStatus    // the last deleted Pod of the module
+	active      map[string]time.Time // activation times of the active versions, by version
+	gap         *gap                 // current gap; nil while a version is active
+	unwantedGap *gap                 // last closed gap, if no Pod requested the module during the gap
+	lastDeleted *events.PodStatus    // last deleted Pod that requested the module
 }
 
 type gap struct {
@@ -93,8 +94,8 @@ func (c *activeCheck) observe(w *history, e appliedEvent) {
 	}
 }
 
-// reconsiderGap evaluates the last unwanted gap again when an event shows that a Pod requests the module. The event
-// may arrive up to watchDelay after the end of the gap.
+// reconsiderGap evaluates unwantedGap again after an event showed that a Pod requests the module. Such an event may
+// arrive up to watchDelay after the end of the gap.
 func (c *activeCheck) reconsiderGap(w *history, s *moduleHistory, p *events.PodStatus, module string,
 	now time.Time) {
 	g := s.unwantedGap
@@ -172,7 +173,7 @@ func (c *activeCheck) updateGap(w *history, t moduleOnBase, e appliedEvent, ende
 	}
 }
 
-// close ends a gap, and keeps it if a Pod requested the module during the gap.
+// close ends the current gap. It keeps the gap as a finding if a Pod requested the module during the gap.
 func (c *activeCheck) close(g *gap, now time.Time) {
 	if g == nil || g.unwanted || now.Equal(g.from) {
 		return
@@ -181,8 +182,9 @@ func (c *activeCheck) close(g *gap, now time.Time) {
 	c.found = append(c.found, g)
 }
 
-// boundTooLate reports whether all Pods that request the module of a deleted Pod were bound after the controller had
-// decided to uninstall the module, and none of these Pods replaces the deleted Pod.
+// boundTooLate considers the Pods that request the module after another Pod of the module was deleted. It reports
+// whether all of them were bound after the controller had decided to uninstall the module, and none of them replaces
+// the deleted Pod.
 func (s *moduleHistory) boundTooLate(w *history, g *gap) bool {
 	if s.lastDeleted == nil {
 		return false
@@ -201,9 +203,9 @@ func (s *moduleHistory) boundTooLate(w *history, g *gap) bool {
 	return true
 }
 
-// replacedBy reports whether a Pod that requests the module from now on replaces the Pod whose deletion started the
-// gap. If the base was unavailable when a Pod of a DaemonSet or StatefulSet was deleted, the next Pod is not a
-// replacement.
+// replacedBy reports whether the Pod p, which requests the module from now on, replaces the Pod whose deletion
+// started the gap. A Pod of a DaemonSet or StatefulSet is not a replacement if the base was unavailable when the
+// earlier Pod was deleted.
 func (s *moduleHistory) replacedBy(w *history, p *events.PodStatus, g *gap, now time.Time) bool {
 	if s.lastDeleted == nil || now.Sub(g.from) > replacementTimeout {
 		return false
@@ -215,7 +217,7 @@ func (s *moduleHistory) replacedBy(w *history, p *events.PodStatus, g *gap, now 
 	return g.noReadyPod && s.lastDeleted.Version(g.module) != p.Version(g.module)
 }
 
-// find returns the gaps until end, as violations or as excused findings.
+// find returns all gaps until end. Each gap is either a violation or an excused finding.
 func (c *activeCheck) find(w *history, end time.Time) Result {
 	r := Result{Name: ActiveVersion, Compared: len(c.seen), Handovers: len(c.overlaps)}
 	if len(c.overlaps) > 0 {

@@ -9,8 +9,8 @@ import (
 )
 
 // nothingLeft finds modules that remain on running bases at the end of the run although no Pod on the base requests
-// them, see events.State.Leftovers. A terminating Pod still requests its modules for the maximum duration of an
-// uninstall: MODULE_DRAIN plus Options.UninstallTimeout plus Options.listDelay, 79.5 s by default.
+// them, see events.State.Leftovers. A terminating Pod is treated as requesting its modules for the maximum duration
+// of an uninstall: MODULE_DRAIN plus Options.UninstallTimeout plus Options.listDelay, 79.5 s by default.
 func nothingLeft(w *history, end time.Time, o *Options) Result {
 	r := Result{Name: NothingLeft}
 	for b := range w.Bases.All() {
@@ -37,7 +37,7 @@ func nothingLeft(w *history, end time.Time, o *Options) Result {
 	return r
 }
 
-// podWrites counts the writes to each Pod, from its creation to its removal.
+// podWrites counts the writes to each Pod from its creation to its removal.
 func podWrites(w *history, most *int) Result {
 	r := Result{Name: MaxPodWrites, Compared: len(w.lastPods)}
 	for _, p := range w.lastPods {
@@ -53,7 +53,7 @@ func podWrites(w *history, most *int) Result {
 	return r
 }
 
-// commandCheck counts identical commands for the same version on the same base. It ignores query commands.
+// commandCheck counts, for each version on each base, how often the same command was sent. It ignores query commands.
 type commandCheck struct{ counts map[commandKey]commandCount }
 
 type commandKey struct {

@@ -11,12 +11,12 @@ import (
 
 var zero = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// at returns the time that is the given number of milliseconds after the start.
+// at returns the time offset milliseconds after the start of the run.
 func at(offset int) time.Time { return zero.Add(ms(offset)) }
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// biz returns an event that changes the state of the module biz. where is VERSION@BASE.
+// biz returns an event that changes the state of the module biz. The argument where has the form VERSION@BASE.
 func biz(ms int, where string, state events.ModuleState) events.Event {
 	version, base, _ := strings.Cut(where, "@")
 	return events.Event{Time: at(ms),
@@ -28,7 +28,7 @@ func host(ms int, name string, change events.BaseChange) events.Event {
 	return events.Event{Time: at(ms), Base: &events.BaseEvent{Base: name, Change: change}}
 }
 
-// vpod returns the event of a write to a Pod. The flags are ready, deleting, gone, failed and owner=….
+// vpod returns the event of a write to a Pod. The accepted flags are ready, deleting, gone, failed and owner=….
 func vpod(ms int, name, where string, flags ...string) events.Event {
 	version, base, _ := strings.Cut(where, "@")
 	p := &events.PodState{
@@ -52,18 +52,19 @@ func component(ms int, name string, state events.ComponentState) events.Event {
 	return events.Event{Time: at(ms), Component: &events.ComponentEvent{Name: name, State: state}}
 }
 
-// rule returns the event of an API fault.
+// rule returns an event that reports a change of an API fault.
 func rule(ms int, kind fault.Kind, change events.FaultChange) events.Event {
 	return events.Event{Time: at(ms), Fault: &events.FaultEvent{Target: "api", ID: "r", Kind: kind, Change: change}}
 }
 
-// way returns the event of an MQTT fault on the connection of a base, or of the controllers if base is empty.
+// way returns an event that reports a change of an MQTT fault. The fault acts on the connection of the given base, or
+// on the connections of the controllers if base is empty.
 func way(ms int, base string, kind fault.Kind, change events.FaultChange) events.Event {
 	return events.Event{Time: at(ms),
 		Fault: &events.FaultEvent{Target: "mqtt", Base: base, ID: "w", Kind: kind, Change: change}}
 }
 
-// onNode returns the events with all their Pods on the given Node.
+// onNode returns a copy of the events in which all Pods are on the given Node.
 func onNode(node string, all list) list {
 	out := slices.Clone(all)
 	for i := range out {
@@ -85,8 +86,8 @@ func endpoints(ms int, ready ...string) events.Event {
 	return events.Event{Time: at(ms), Endpoints: e}
 }
 
-// published returns an event with the endpoint of Pod p1 in a Service with publishNotReadyAddresses, while the Pod is
-// Not Ready or terminating.
+// published returns an event with the endpoint of Pod p1 in a Service with publishNotReadyAddresses. The Pod is
+// terminating if deleting is true, and otherwise Not Ready.
 func published(ms int, deleting bool) events.Event {
 	e := endpoints(ms, "p1@a")
 	p := &e.Endpoints.Endpoints[0]
@@ -113,7 +114,7 @@ func installed(ms int, where string) []events.Event {
 		command(ms+11, where, "installBiz", "", 15*time.Millisecond)}
 }
 
-// removed returns the events of an active version that disappears from its base.
+// removed returns the events that report that an active version disappears from its base.
 func removed(ms int, where string) []events.Event {
 	return []events.Event{biz(ms, where, "DEACTIVATED"), biz(ms+5, where, "STOPPED")}
 }
@@ -128,12 +129,12 @@ func switched(ms int, base string) []events.Event {
 	return append(swap(ms, base), command(ms+1, "2@"+base, "installBiz", "", 12*time.Millisecond))
 }
 
-// asked returns the event of a response to a module list query.
+// asked returns the event that reports the response to a module list query.
 func asked(ms int, base string) events.Event {
 	return events.Event{Time: at(ms), Command: &events.CommandEvent{Base: base, Name: "queryAllBiz"}}
 }
 
-// fires returns the event that reports a triggered fault.
+// fires returns the event that reports that a fault was triggered.
 func fires(ms int, base string, kind fault.Kind) events.Event {
 	return events.Event{Time: at(ms),
 		Fault: &events.FaultEvent{Target: "base", Base: base, ID: "f", Kind: kind, Change: "fired"}}
@@ -150,7 +151,7 @@ func identity(id string, e events.Event) events.Event {
 	return e
 }
 
-// swap returns the events with which version 2 replaces version 1.
+// swap returns the events that report that version 2 replaces version 1.
 func swap(ms int, base string) []events.Event {
 	return []events.Event{biz(ms, "1@"+base, "DEACTIVATED"), biz(ms, "2@"+base, "ACTIVATED")}
 }
@@ -170,12 +171,12 @@ func script(parts ...any) list {
 	return out
 }
 
-// judged returns the result of one check for a run that ends at 60 s.
+// judged evaluates a run that ends at 60 s, and returns the result of the named check.
 func judged(name string, o Options, all list) Result {
 	return judgedAt(60_000, name, o, all)
 }
 
-// judgedAt returns the result of one check for a run that ends at the given time.
+// judgedAt evaluates a run that ends at the given time, and returns the result of the named check.
 func judgedAt(ms int, name string, o Options, all list) Result {
 	for _, r := range Evaluate(all, at(ms), o) {
 		if r.Name == name {
@@ -185,7 +186,7 @@ func judgedAt(ms int, name string, o Options, all list) Result {
 	return Result{}
 }
 
-// rolling has the events of a lossless update on base a, while the module is also active on base b.
+// rolling contains the events of a lossless rolling update on base a while the module is also active on base b.
 var rolling = script(
 	host(0, "a", "up"), host(0, "b", "up"), host(1, "a", "ready"), host(1, "b", "ready"),
 	vpod(10, "p1", "1@a"), installed(20, "1@a"), vpod(40, "p1", "1@a", "ready"),

@@ -25,16 +25,17 @@ const (
 	TooManyCommands       FindingKind = "TooManyCommands"       // a base received the same command too often
 )
 
-// Finding is a violation, or a mismatch that is tolerated or doubtful. Which fields are set depends on Kind.
+// Finding is a violation of a check, or a mismatch that is excused or doubtful. Kind determines which fields are set.
 type Finding struct {
 	Kind FindingKind
-	// Time is the start of the finding, Length its duration. Length is 0 if the finding is a single point in time.
+	// Time is the start of the finding. Length is its duration, or 0 if the finding is a single point in time.
 	Time   time.Time
 	Length time.Duration
-	// Base is empty if the finding does not concern a base, and Pod if it does not concern a Pod.
+	// Base is the base that the finding concerns, and Pod is the Pod. They are empty if the finding concerns no base
+	// or no Pod.
 	Base, Pod string
-	// Modules are the missing modules, or the module that the finding concerns. For NoActiveVersion, their versions
-	// are empty.
+	// Modules are the missing modules, or the module that the finding concerns. The versions are empty if Kind is
+	// NoActiveVersion.
 	Modules []events.ModuleRef
 
 	// Open reports whether a gap lasted until the end of the run. ProcessEnded reports whether the process of the
@@ -42,15 +43,15 @@ type Finding struct {
 	Open, ProcessEnded bool
 	// Allowed is the part of Length that lies within tolerance windows of outages or installations.
 	Allowed time.Duration
-	// Service is the Service to which the endpoint belongs.
+	// Service is the Service of the endpoint that the finding concerns.
 	Service string
 	// Replaced reports whether another version of the missing modules was active during the whole finding.
 	Replaced bool
 	// FailedRequests is the number of requests that failed because the modules were missing.
 	FailedRequests int
-	// KnownWithin is the maximum time that the controller needed to detect the mismatch.
+	// KnownWithin is the maximum time after Time until the controller could detect the mismatch.
 	KnownWithin time.Duration
-	// OldPod is the older Pod of a handover, and OldVersion its module version.
+	// OldPod is the older Pod of a handover. OldVersion is the module version of OldPod.
 	OldPod, OldVersion string
 	// After is the time between the first and the second installation.
 	After time.Duration
@@ -63,7 +64,7 @@ type Finding struct {
 	Foreign []string
 	// Count is the number of writes or commands. Limit is the allowed maximum.
 	Count, Limit int
-	// Delay is the value of Options.Delay that makes the finding doubtful.
+	// Delay is the value of Options.Delay, if it is the reason why the finding is doubtful.
 	Delay time.Duration
 }
 

@@ -6,7 +6,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// This is the only test that compares the texts of findings. The tests of the individual checks compare fields.
+// TestFindingAndSummaryText checks the texts of findings and summaries. It is the only test of these texts; the tests
+// of the individual checks compare fields.
 func TestFindingAndSummaryText(t *testing.T) {
 	few := Finding{Count: 5, Limit: 3, Pod: "p1", Modules: version("1"), Command: "installBiz"}
 	writes, commands := few, few

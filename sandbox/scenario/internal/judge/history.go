@@ -14,19 +14,19 @@ const (
 	statefulSet = "StatefulSet/"
 )
 
-// history holds the current state of the run, and the past events that the checks need.
+// history contains the current state of the run, and those past events that the checks need.
 type history struct {
 	events.State
-	hadModule     map[string]bool              // bases that have had a module
+	hadModule     map[string]bool              // names of the bases on which a module was ever installed
 	lastPods      map[string]*events.PodStatus // last state of every Pod, including removed Pods
 	podKeysByBase map[string][]string          // keys of lastPods, by base
 	ready         map[string]map[string]bool   // Pods with a ready endpoint, by Service
-	published     map[string]bool              // known Services with publishNotReadyAddresses
+	published     map[string]bool              // names of the known Services with publishNotReadyAddresses
 	// outages are the outages up to the current event.
 	outages     outages
 	unreachable unreachableBases
-	// deletedAt is the time at which the deletion of a Pod started, and boundAt the time at which it was bound to a
-	// Node, both by Pod key.
+	// deletedAt is the time at which the deletion of a Pod started. boundAt is the time at which the Pod was bound to
+	// a Node. The keys of both maps are Pod keys.
 	deletedAt, boundAt map[string]time.Time
 }
 
@@ -38,7 +38,8 @@ type appliedEvent struct {
 	// stayed reports whether the Pod existed before the event and was not being deleted. served reports whether the
 	// Pod was Ready before the event.
 	stayed, served bool
-	// bases is the set of bases with an endpoint whose readiness changed; nil unless the event is about endpoints.
+	// bases contains the bases that have an endpoint whose readiness has changed; nil unless the event concerns
+	// endpoints.
 	bases map[string]bool
 }
 
@@ -107,8 +108,8 @@ func (w *history) processEnded(base string) bool {
 	return b != nil && !b.Running
 }
 
-// onEarlierProcess reports whether the Node of a Pod belongs to an earlier process of its base. An earlier process
-// has another identity. An unknown identity is treated as equal to every identity.
+// onEarlierProcess reports whether the Node of a Pod belongs to an earlier process of the base, which has another
+// identity. An unknown identity is treated as equal to every identity.
 func (w *history) onEarlierProcess(p *events.PodStatus) bool {
 	b := w.Bases.Get(p.Base)
 	return b != nil && b.Identity != "" && strings.HasPrefix(p.Node, events.NodePrefix) &&

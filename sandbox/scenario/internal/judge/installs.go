@@ -24,10 +24,10 @@ type installCheck struct {
 	excused       []Finding
 }
 
-// installation is a version on a base, from the time when the base resolves it to its removal.
+// installation is a module version on a base, from the time when the base resolves the version until it is removed.
 type installation struct {
 	since    time.Time
-	answered time.Time // time of the response to the install command; zero = no response yet
+	answered time.Time // time of the response to the install command; zero if the base has not responded
 	broken   bool
 }
 

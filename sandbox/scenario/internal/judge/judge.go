@@ -28,8 +28,7 @@ const (
 	// switchTolerance replaces readyTolerance while another version is active: requests still succeed, and the handover
 	// needs several writes in sequence.
 	switchTolerance = 5 * time.Second
-	// replacementTimeout is the longest time after the deletion of a Pod within which a new Pod on the base is
-	// treated as its replacement.
+	// replacementTimeout is how long after the deletion of a Pod a new Pod on the base is treated as its replacement.
 	replacementTimeout = 10 * time.Second
 	// decisionDelay is the longest time between a decision of the controller and its visible effect. The controller
 	// is assumed to know only Pods that had been Ready, or bound to a Node, for at least decisionDelay.
@@ -38,18 +37,19 @@ const (
 	watchDelay = time.Second
 )
 
-// Options configures Evaluate. A zero duration means the default of the field.
+// Options configures Evaluate. If a duration is zero, its default applies.
 type Options struct {
-	// ListInterval, UnreachableAfter, InstallTimeout, UninstallTimeout and LeaseDuration are the settings
-	// LIST_INTERVAL, BASE_UNREACHABLE_AFTER, INSTALL_TIMEOUT, UNINSTALL_TIMEOUT and LEASE_DURATION of the controller.
-	// Default: the constants of package controller/api.
+	// ListInterval, UnreachableAfter, InstallTimeout, UninstallTimeout and LeaseDuration are the controller settings
+	// LIST_INTERVAL, BASE_UNREACHABLE_AFTER, INSTALL_TIMEOUT, UNINSTALL_TIMEOUT and LEASE_DURATION. Default: the
+	// constants of package controller/api.
 	ListInterval, UnreachableAfter, InstallTimeout, UninstallTimeout, LeaseDuration time.Duration
-	// Delay is the maximum delay with which a watch may have delivered an event. Default: 0.
+	// Delay is the maximum time by which a watch may have delivered an event late. Default: 0.
 	Delay time.Duration
 	// Speed is the time scale of the sandbox. The periods of the controller, including the settings above, are
 	// divided by Speed. The assumed durations of writes and watch events are not divided. Default: 1.
 	Speed int
-	// Foreign lists the Pods of other namespaces on the bases of the run, each as NAMESPACE/NAME. Default: none.
+	// Foreign lists the Pods of other namespaces that run on bases of the run. Each Name has the form NAMESPACE/NAME.
+	// Default: none.
 	Foreign []events.PodStatus
 	// MaxPodWrites is the maximum number of writes to a Pod; nil means no limit.
 	MaxPodWrites *int
@@ -65,7 +65,7 @@ func (o *Options) listDelay() time.Duration {
 	return api.ListedWithin(o.ListInterval, o.scaled(api.SweepInterval))
 }
 
-// detectionDelay returns the maximum time that the controller needs to detect that a base sends no heartbeats.
+// detectionDelay returns the maximum time that the controller needs to detect that a base no longer sends heartbeats.
 func (o *Options) detectionDelay() time.Duration {
 	return o.UnreachableAfter + o.scaled(api.SweepInterval)
 }
@@ -93,14 +93,14 @@ type Result struct {
 	Compared int
 	// Violations lists the violations in chronological order.
 	Violations []Finding
-	// Doubtful lists the violations that would not exist if the API events had happened earlier by Delay, in
-	// chronological order. It is empty unless Delay is longer than readyTolerance.
+	// Doubtful lists, in chronological order, the violations that disappear if the API events are moved earlier by
+	// Options.Delay. It is empty unless Options.Delay is longer than readyTolerance.
 	Doubtful []Finding
-	// Excused lists tolerated mismatches in chronological order. They ended before the controller could detect them,
-	// or within the tolerance.
+	// Excused lists the tolerated mismatches in chronological order. A mismatch is tolerated if it ended before the
+	// controller could detect it, or within the tolerance.
 	Excused []Finding
-	// Handovers is the number of times that one version replaced another version. ShortestOverlap is the shortest
-	// time for which both versions were active. Both fields are set only by ActiveVersion.
+	// Handovers is how often one version replaced another version. ShortestOverlap is the shortest time for which
+	// both versions were active. Only the check ActiveVersion sets these fields.
 	Handovers       int
 	ShortestOverlap time.Duration
 	// OnlyReady is the number of handovers in which the older Pod was the only Ready Pod of the module (set only by
@@ -108,8 +108,8 @@ type Result struct {
 	OnlyReady int
 	// Published lists the Services with publishNotReadyAddresses (set only by Truth).
 	Published []string
-	// Writes is the total number of writes (set only by MaxPodWrites). Highest is the highest number of writes to one
-	// Pod (MaxPodWrites), or of identical commands (MaxCommands).
+	// Writes is the total number of writes; only the check MaxPodWrites sets it. Highest is the highest number of
+	// writes to one Pod (MaxPodWrites), or of identical commands (MaxCommands).
 	Writes, Highest int
 }
 
@@ -124,11 +124,11 @@ type evaluator struct {
 	commands commandCheck
 }
 
-// Evaluate evaluates all checks for the events of a run until end, and returns their results, always in the same
+// Evaluate evaluates all checks for the events of a run until end. It returns their results, always in the same
 // order. The events may be in any order. Events with equal times are evaluated in the given order.
 //
-// Watch events may be late. Checks that compare events of bases with events of the API are therefore evaluated twice:
-// with the recorded times, and with the API events moved earlier by Options.Delay. A mismatch is a violation if both
+// Watch events may be late. Checks that compare base events with API events are therefore evaluated twice: with the
+// recorded times, and with the API events moved earlier by Options.Delay. A mismatch is a violation only if both
 // evaluations find it.
 func Evaluate(all []events.Event, end time.Time, o Options) []Result {
 	o.setDefaults()
@@ -166,10 +166,10 @@ func (c *evaluator) apply(e events.Event) {
 	c.commands.observe(x)
 }
 
-// fromAPI reports whether an API watch delivered the event, so that the event may be late.
+// fromAPI reports whether the event was delivered by an API watch, and may therefore be late.
 func fromAPI(e events.Event) bool { return e.Pod != nil || e.Endpoints != nil }
 
-// earliest moves the API events earlier by the delay and sorts the result by time.
+// earliest returns a copy of the events, sorted by time, in which the API events are moved earlier by delay.
 func earliest(all []events.Event, delay time.Duration) []events.Event {
 	out := slices.Clone(all)
 	for i := range out {
@@ -189,8 +189,8 @@ func earliest(all []events.Event, delay time.Duration) []events.Event {
 	return out
 }
 
-// confirmWithEarliest removes the violations that are not also in early. The removed violations are doubtful if the
-// delay is longer than readyTolerance.
+// confirmWithEarliest removes those violations from r that early does not confirm with an overlapping violation. If
+// Options.Delay is longer than readyTolerance, the removed violations become doubtful.
 func confirmWithEarliest(r *Result, early Result, o *Options) {
 	var certain []Finding
 	for _, v := range r.Violations {
@@ -211,7 +211,7 @@ func (f Finding) overlaps(o Finding) bool {
 		!o.Time.After(f.Time.Add(f.Length))
 }
 
-// sorted sorts findings by time, then by base and Pod, then by their text.
+// sorted sorts findings by time, then by base and Pod, and then by their texts.
 func sorted(all []Finding) []Finding {
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		if c := cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Base, b.Base), cmp.Compare(a.Pod, b.Pod)); c != 0 {

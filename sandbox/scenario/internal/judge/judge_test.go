@@ -15,7 +15,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// checkCase has events and the expected result of a check. The name of a case starts with the name of the check.
+// checkCase contains the events of a run and the expected result of one check. The name of the case starts with the
+// name of the check.
 type checkCase struct {
 	o      Options
 	events list
@@ -24,7 +25,7 @@ type checkCase struct {
 
 var three = 3
 
-// up has the events of a base with an active module and the Ready Pod of this module.
+// up contains the events of a base with an active module and a Ready Pod that requests the module.
 var up = script(host(0, "a", "up"), host(1, "a", "ready"), vpod(10, "p1", "1@a"), installed(20, "1@a"),
 	vpod(40, "p1", "1@a", "ready"))
 
@@ -70,23 +71,23 @@ func writes(counts ...int) (out list) {
 
 type findings = []Finding
 
-// violated and excused return results with findings about one module or Pod.
+// violated and excused return the expected result of a check that has compared one item.
 func violated(all ...Finding) Result { return Result{Compared: 1, Violations: all} }
 func excused(all ...Finding) Result  { return Result{Compared: 1, Excused: all} }
 
-// noActive returns the finding of a gap on base a. Times and lengths are in milliseconds.
+// noActive returns the finding of a gap on base a. from and length are in milliseconds.
 func noActive(from, length int) Finding {
 	return Finding{Kind: NoActiveVersion, Time: at(from), Length: ms(length), Base: "a",
 		Modules: []events.ModuleRef{{Name: "biz"}}}
 }
 
-// ready returns the finding that Pod p1 was Ready without an active version 1 on base a.
+// ready returns the finding that Pod p1 was Ready although version 1 was not active on base a.
 func ready(from, length int) Finding {
 	return Finding{Kind: PodWithoutModule, Time: at(from), Length: ms(length), Base: "a", Pod: "p1",
 		Modules: version("1")}
 }
 
-// endpoint returns the finding that the endpoint of Pod p1 was ready without an active version 1 on base a.
+// endpoint returns the finding that the endpoint of Pod p1 was ready although version 1 was not active on base a.
 func endpoint(from, length int) Finding {
 	f := ready(from, length)
 	f.Kind, f.Service = EndpointWithoutModule, "svc"
@@ -106,7 +107,7 @@ func again(kind FindingKind, from, after int, code string) Finding {
 	return Finding{Kind: kind, Time: at(from), Base: "a", Modules: version("1"), After: ms(after), Code: code}
 }
 
-// left returns the finding of a version that remains on base a at 60 s, the end of the run.
+// left returns the finding of a version that is still on base a when the run ends at 60 s.
 func left(since int, v string, state events.ModuleState, foreign ...string) Finding {
 	return Finding{
 		Kind: ModuleLeft, Time: at(since), Length: ms(60_000 - since), Base: "a", Modules: version(v), State: state,
@@ -125,7 +126,8 @@ func (f Finding) known(within int) Finding    { f.KnownWithin = ms(within); retu
 func (f Finding) lost() Finding               { f.ResponseLost = true; return f }
 func (f Finding) late(delay int) Finding      { f.Delay = ms(delay); return f }
 
-// The results must not depend on how the events of different bases are interleaved.
+// TestResultsDoNotDependOnInterleaving checks that the results do not depend on how the events of different bases are
+// interleaved.
 func TestResultsDoNotDependOnInterleaving(t *testing.T) {
 	states := []events.ModuleState{"RESOLVED", "ACTIVATED", "DEACTIVATED", "BROKEN", "STOPPED"}
 	rapid.Check(t, func(t *rapid.T) {
@@ -179,7 +181,7 @@ func TestResultsDoNotDependOnInterleaving(t *testing.T) {
 	})
 }
 
-// Evaluate must sort late events by their times.
+// TestEventsAreSortedByTime checks that Evaluate sorts events that arrive late by their times.
 func TestEventsAreSortedByTime(t *testing.T) {
 	events := script(vpod(10, "p1", "1@a"), vpod(40, "p1", "1@a", "ready"), host(5000, "b", "up"),
 		host(9000, "b", "up"), installed(20, "1@a"))

@@ -8,8 +8,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/api"
 )
 
-// installResponseDelay is the longest time between the removal of the earlier version by an install command and the
-// response to this command.
+// installResponseDelay is the longest time between two effects of an install command: the removal of the earlier
+// version, and the response to the command.
 const installResponseDelay = 50 * time.Millisecond
 
 func earlier(a, b time.Time) time.Time {
@@ -19,7 +19,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// knownAt returns the latest time at which the controller detects a mismatch if there is no outage.
+// knownAt returns the latest time at which the controller detects a mismatch, provided that there is no outage.
 func (c *truthCheck) knownAt(l *mismatch, o *Options) time.Time {
 	if l.vanished.IsZero() {
 		return l.from
@@ -51,8 +51,8 @@ func (l *mismatch) tooLong(w *history, known time.Time, o *Options) bool {
 		counted > readyTolerance && l.noVersion.within(known, l.to) > readyTolerance
 }
 
-// harmful reports whether requests failed because of the mismatch, outside the tolerance windows of outages. If the
-// controller detects a mismatch with a delay, the mismatch of an endpoint is assumed to end with the mismatch of its
+// harmful reports whether the mismatch caused failed requests outside the tolerance windows of outages. If the
+// controller detects a mismatch late, the mismatch of an endpoint is assumed to end together with the mismatch of its
 // Pod.
 func (c *truthCheck) harmful(w *history, l *mismatch, known time.Time) bool {
 	to := l.to
@@ -91,7 +91,7 @@ func (c *truthCheck) failedDuring(l *mismatch, from, to time.Time) (lost []span)
 	return lost
 }
 
-// find returns the mismatches until end. Mismatches that are not violations are returned as excused.
+// find returns all mismatches until end. Those that are not violations are excused.
 func (c *truthCheck) find(w *history, end time.Time, o *Options) Result {
 	r := Result{Name: Truth, Compared: c.compared, Published: slices.Sorted(maps.Keys(w.published))}
 	mismatches := slices.Clone(c.mismatches)

@@ -16,7 +16,7 @@ import (
 // There is no handover between Pods of the same version, or between Pods on different Nodes: in the latter case, the
 // older Pod belongs to an earlier process of the base.
 type orderCheck struct {
-	wasReady  map[string]bool // whether a Pod has been Ready, by UID
+	wasReady  map[string]bool // Pods that have been Ready, by UID
 	disorders []*disorder
 	compared  int
 }
@@ -25,9 +25,10 @@ type orderCheck struct {
 type disorder struct {
 	Finding
 	old string // UID of the older Pod
-	// notReady reports whether the older Pod has become Not Ready.
+	// notReady reports whether the older Pod has become Not Ready in the meantime.
 	notReady bool
-	// readyElsewhere holds the UIDs of the Pods that were Ready on other bases and stayed Ready.
+	// readyElsewhere contains the UIDs of the Pods on other bases that were Ready at the handover and have stayed
+	// Ready.
 	readyElsewhere map[string]bool
 }
 
@@ -78,8 +79,8 @@ func (c *orderCheck) turnedReady(w *history, p *events.PodStatus, m events.Modul
 	}
 }
 
-// older reports whether p is older than q. If both Pods were created in the same second, the order of their first
-// events decides.
+// older reports whether p is older than q. If both Pods were created in the same second, the Pod with the earlier
+// first event is older.
 func older(p, q *events.PodStatus) bool {
 	return p.Created.Before(q.Created) || p.Created.Equal(q.Created) && p.Number < q.Number
 }

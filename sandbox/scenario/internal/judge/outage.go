@@ -14,44 +14,45 @@ const (
 	// reconnectTime is the time that bases need to reconnect to a recovered broker. They try to reconnect every
 	// second.
 	reconnectTime = 2500 * time.Millisecond
-	// settleTime is the maximum time that a controller needs after it receives the first module list of a base after
-	// an outage. After a start, this includes the time to read all Pods.
+	// settleTime is the longest time that a controller needs to settle after it has received the first module list of
+	// a base after an outage. After a start of the controller, this includes reading all Pods.
 	settleTime = 5 * time.Second
 )
 
-// recovery returns the recovery time of components other than controllers. In this time bases reconnect, and the
-// controller requests their module lists within listDelay. The default is 20 s.
+// recovery returns the recovery time of all components except controllers, 20 s by default. During this time, bases
+// reconnect, and the controller requests their module lists within listDelay.
 func (o *Options) recovery() time.Duration { return reconnectTime + o.listDelay() }
 
 // controllerRecovery returns the recovery time of a controller that restarts, or that takes over the bases of another
-// controller. The controller waits until the Lease of the other controller expires, which it checks when it renews
-// its own Lease. Then it needs a heartbeat from each base.
+// controller. The controller checks whether the Lease of the other controller has expired each time it renews its own
+// Lease. Afterwards, it needs a heartbeat from each base.
 func (o *Options) controllerRecovery() time.Duration {
 	return o.LeaseDuration + api.RenewInterval(o.LeaseDuration) + o.scaled(api.HealthInterval) + settleTime
 }
 
-// outage is a period in which messages of one base may have been lost, or messages of all bases if base is empty.
+// outage is a period in which messages may have been lost: messages of one base or, if base is empty, of all bases.
 type outage struct {
 	id, base string
-	from, to time.Time // to is zero while the outage lasts
-	// limit is the maximum duration of the tolerance window; zero means that the window lasts until the outage ends.
+	from, to time.Time // to is zero until the outage has ended
+	// limit is the maximum duration of the tolerance window. Zero means that the window lasts until the outage ends.
 	limit time.Duration
 	// recovery is how long the tolerance window continues after the end of the outage.
 	recovery time.Duration
 	// firstLists maps each base to the time of its first module list since the end of the outage. The recovery of the
 	// base ends settleTime after this list. If firstLists is nil, module lists do not end the recovery.
 	firstLists map[string]time.Time
-	// unobservable reports whether the controller cannot observe the base, or cannot write to the API, during the
-	// outage. It is false for faults that only drop responses.
+	// unobservable reports whether, during the outage, the controller cannot observe the base or cannot write to the
+	// API. It is false for faults that only drop responses.
 	unobservable bool
 	// responsesArrive reports whether the controller receives responses during the outage.
 	responsesArrive bool
-	// installing reports whether a module is being installed, or the base has no process.
+	// installing reports whether the reason for the outage is that a module is being installed, or that the base has
+	// no process.
 	installing bool
 	module     string
 }
 
-// outages maps each base to its outages, in the order of their start. The key "" holds the outages that affect all
+// outages maps each base to its outages, ordered by their start. The key "" contains the outages that affect all
 // bases.
 type outages map[string][]*outage
 
@@ -96,7 +97,7 @@ func (all outages) recordList(base string, now time.Time) {
 	}
 }
 
-// windows returns the tolerance windows for mismatches on a base. The windows end at end at the latest.
+// windows returns the tolerance windows of the outage for mismatches on a base. The windows are cut off at end.
 func (o *outage) windows(base string, end time.Time) []span {
 	to := o.to
 	if to.IsZero() || to.After(end) {
@@ -145,26 +146,26 @@ func isUnobservable(o *outage) bool { return o.unobservable }
 // has reports whether the span contains the given time.
 func (s span) has(at time.Time) bool { return !at.Before(s.from) && !at.After(s.to) }
 
-// covers reports whether a tolerance window of the outage for a base contains the given time.
+// covers reports whether one of the outage's tolerance windows for the base contains the given time.
 func (o *outage) covers(base string, at time.Time) bool {
 	return slices.ContainsFunc(o.windows(base, at), func(s span) bool { return s.has(at) })
 }
 
-// unobservableAt reports whether the tolerance window of an unobservable outage contains the given time, for a base.
+// unobservableAt reports whether, at the given time, the base is within a tolerance window of an unobservable outage.
 func (all outages) unobservableAt(base string, at time.Time) bool {
 	return slices.ContainsFunc(all.on(base), func(o *outage) bool { return o.unobservable && o.covers(base, at) })
 }
 
-// unobservableDuring reports whether an unobservable outage that affects only this base overlaps the given period. It
-// returns false if from is zero.
+// unobservableDuring reports whether an unobservable outage of this base alone overlaps the given period. It returns
+// false if from is zero.
 func (all outages) unobservableDuring(base string, from, to time.Time) bool {
 	return !from.IsZero() && slices.ContainsFunc(all[base], func(o *outage) bool {
 		return o.unobservable && !o.from.After(to) && (o.to.IsZero() || !o.to.Before(from))
 	})
 }
 
-// mayLoseResponse reports whether, at the given time, the controller may not have received a response that was sent
-// between since and known.
+// mayLoseResponse reports whether an outage may have prevented the controller from receiving a response that was sent
+// between since and known, and whether a tolerance window of this outage contains the time at.
 func (all outages) mayLoseResponse(base string, since, known, at time.Time) bool {
 	return slices.ContainsFunc(all.on(base), func(o *outage) bool {
 		return !o.responsesArrive && (o.to.IsZero() || !o.to.Before(since)) && !o.from.After(known) &&
@@ -172,7 +173,7 @@ func (all outages) mayLoseResponse(base string, since, known, at time.Time) bool
 	})
 }
 
-// updateOutages starts or ends the outages that an event starts or ends.
+// updateOutages applies an event to the recorded outages: it begins or ends each outage that the event affects.
 func (w *history) updateOutages(e appliedEvent, o *Options) {
 	w.addInstallations(e, o)
 	switch {
@@ -228,7 +229,7 @@ func (w *history) addInstallations(e appliedEvent, o *Options) {
 	}
 }
 
-// updateProcess starts an outage when the process of a base ends. The controller detects this by missed heartbeats.
+// updateProcess begins an outage when the process of a base ends, which the controller detects by missed heartbeats.
 // The outage ends when the base restarts with the same identity, which the next module list shows. A base with
 // another identity is treated as another base.
 func (w *history) updateProcess(e *events.BaseEvent, now time.Time, o *Options) {
@@ -257,7 +258,7 @@ const (
 	scheduler  = "kube-scheduler" // its outages do not affect the status of Pods
 )
 
-// updateComponent starts or ends the outage of a component. If a controller becomes unavailable while another
+// updateComponent begins or ends the outage of a component. If a controller becomes unavailable while another
 // controller is running, the other controller takes over its bases.
 func (w *history) updateComponent(e *events.ComponentEvent, now time.Time, o *Options) {
 	if e.Name == scheduler {
@@ -283,8 +284,8 @@ func (w *history) updateComponent(e *events.ComponentEvent, now time.Time, o *Op
 	w.outages.begin(x)
 }
 
-// updateFault starts and ends the outage that a fault causes. After an API fault, the controller may retry writes for
-// settleTime. After an MQTT fault, the next module list replaces lost messages.
+// updateFault begins or ends the outage that a fault causes. After an API fault, the controller may retry writes for
+// settleTime. After an MQTT fault, the next module list makes up for lost messages.
 func (w *history) updateFault(e *events.FaultEvent, now time.Time, o *Options) {
 	x := outage{id: e.ID, base: e.Base, from: now, recovery: o.listDelay()}
 	switch {
@@ -310,8 +311,9 @@ func (w *history) updateFault(e *events.FaultEvent, now time.Time, o *Options) {
 	}
 }
 
-// knownAt returns the time up to which the controller knew the state of the API when it decided on a write that takes
-// effect now. If a fault affected the API connection of the controller, this time is up to settleTime earlier.
+// knownAt considers a write of the controller that takes effect now. It returns the time of the API state on which
+// the controller based the decision to write. If a fault affected the API connection of the controller, this time is
+// up to settleTime earlier.
 func (w *history) knownAt(now time.Time) time.Time {
 	decided := now.Add(-decisionDelay)
 	known, atMost := decided, decided.Add(-settleTime)
@@ -327,7 +329,7 @@ func (w *history) knownAt(now time.Time) time.Time {
 	return known
 }
 
-// unreachableBases tracks the bases that are currently unreachable, and the removed bases.
+// unreachableBases records which bases are currently unreachable, and which bases were removed.
 type unreachableBases struct {
 	now, removed map[string]bool
 	mass         bool // so many bases are unreachable that the controller assumes a network failure

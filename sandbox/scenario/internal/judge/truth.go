@@ -28,7 +28,7 @@ import (
 type truthCheck struct {
 	open    map[readyClaim]*mismatch
 	holding map[string]map[readyClaim]struct{} // claims that currently hold, by base
-	// compared counts how often a Pod or an endpoint became ready.
+	// compared counts how often a Pod or an endpoint has become ready.
 	compared       int
 	mismatches     []mismatch
 	closed         map[readyClaim][]span          // ended mismatches, by claim
@@ -43,14 +43,16 @@ type readyClaim struct{ service, pod, uid, base string }
 type mismatch struct {
 	readyClaim
 	from, to time.Time
-	vanished time.Time // time at which the modules disappeared while the process ran; zero if they did not
+	// vanished is the time at which the modules disappeared while the process was running; zero if they did not
+	// disappear.
+	vanished time.Time
 	missing  []events.ModuleRef
-	// noVersion holds the periods without any active version. superseded holds the periods in which only deleted Pods
-	// requested the active version.
+	// noVersion contains the periods without any active version. superseded contains the periods in which all Pods
+	// that request the active version are deleted or terminating.
 	noVersion, superseded spans
 }
 
-// spans holds the periods in which a condition was true.
+// spans contains the periods in which a condition was true.
 type spans struct {
 	list  []span
 	since time.Time // start of the current span; zero if the condition is false
@@ -58,7 +60,7 @@ type spans struct {
 
 type span struct{ from, to time.Time }
 
-// set records whether the condition is true from now on.
+// set records that the condition is true, or false, from now on.
 func (s *spans) set(is bool, now time.Time) {
 	switch {
 	case is && s.since.IsZero():
@@ -68,7 +70,7 @@ func (s *spans) set(is bool, now time.Time) {
 	}
 }
 
-// within returns for how long the condition was true within a period.
+// within returns how long the condition was true between from and to.
 func (s *spans) within(from, to time.Time) time.Duration {
 	var sum time.Duration
 	for _, s := range s.list {
@@ -83,7 +85,7 @@ func (s *spans) within(from, to time.Time) time.Duration {
 	return sum
 }
 
-// end ends the current periods of noVersion and superseded.
+// end ends the current periods in noVersion and superseded.
 func (l *mismatch) end(now time.Time) {
 	l.noVersion.set(false, now)
 	l.superseded.set(false, now)
@@ -129,7 +131,8 @@ func (c *truthCheck) observe(w *history, e appliedEvent) {
 	}
 }
 
-// compare compares the claims about a base for which concerned returns true with the modules on the base.
+// compare updates the mismatches of a base. It compares the claims about the base with the modules on the base, but
+// only those claims for which concerned returns true.
 func (c *truthCheck) compare(w *history, e appliedEvent, base string, concerned func(readyClaim) bool) {
 	now := e.Time
 	claims, known := w.readyClaims(base, concerned), c.holding[base]
@@ -212,8 +215,8 @@ func missing(b *events.BaseStatus, p *events.PodStatus) (out []events.ModuleRef)
 	return out
 }
 
-// superseded reports whether each inactive module of the Pod has another active version that was requested only by
-// Pods on the base that are now deleted.
+// superseded reports whether, for each inactive module of the Pod, another version is active and all Pods on the base
+// that request this version are deleted or terminating.
 func (w *history) superseded(b *events.BaseStatus, p *events.PodStatus) bool {
 	by := func(name string) bool {
 		wanted, stays := false, false
@@ -231,7 +234,7 @@ func (w *history) superseded(b *events.BaseStatus, p *events.PodStatus) bool {
 		func(m events.ModuleRef) bool { return !b.Active(m.Name, m.Version) && !by(m.Name) })
 }
 
-// servesAll reports whether each module of the Pod has an active version, in any version.
+// servesAll reports whether each module of the Pod is active in some version.
 func servesAll(b *events.BaseStatus, p *events.PodStatus) bool {
 	return !slices.ContainsFunc(p.Modules, func(m events.ModuleRef) bool { return !b.Active(m.Name, "") })
 }

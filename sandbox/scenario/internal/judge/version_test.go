@@ -10,8 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// referring returns the event of a Pod on base a whose version is a reference to an annotation. The annotation has
-// the given value.
+// referring returns the event of a Pod on base a whose module version is a reference to an annotation with the given
+// value.
 func referring(ms int, version string, ready corev1.ConditionStatus) events.Event {
 	state := events.PodStateOf(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p1", UID: "uid-p1", Annotations: map[string]string{"version": version}},
@@ -24,8 +24,8 @@ func referring(ms int, version string, ready corev1.ConditionStatus) events.Even
 	return events.Event{Time: at(ms), Pod: &events.PodEvent{Base: "a", PodState: *state}}
 }
 
-// The version of a Pod can be a reference to an annotation. When the annotation changes, the checks must use its new
-// value.
+// TestVersionByReference checks that the version of a Pod can be a reference to an annotation, and that the checks
+// use the new value when the annotation changes.
 func TestVersionByReference(t *testing.T) {
 	up := script(host(0, "a", "up"), host(1, "a", "ready"), referring(10, "1", corev1.ConditionFalse),
 		installed(20, "1@a"), referring(40, "1", corev1.ConditionTrue))

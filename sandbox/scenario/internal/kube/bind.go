@@ -9,15 +9,15 @@ import (
 )
 
 // Bind returns a copy of an object in which all module Pods and module Pod templates have a node selector for the
-// bases of a group. An existing node selector for the host name of a base may use the short name SET-N instead of
-// GROUP-SET-N.
+// bases of a group. If a node selector for the host name of a base already exists, it may contain the short name
+// SET-N instead of GROUP-SET-N.
 func Bind(o *unstructured.Unstructured, group string) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	bind(o.Object, group)
 	return o
 }
 
-// bind adds the node selector to all module Pods and Pod templates in a value, at any depth.
+// bind adds the node selector to all module Pods and module Pod templates in a value, at any depth.
 func bind(value any, group string) {
 	switch value := value.(type) {
 	case []any:
@@ -47,7 +47,7 @@ func isModule(pod map[string]any) bool {
 	return podLabels[labels.Component] == labels.Module || podLabels[labels.OlderComponent] == labels.Module
 }
 
-// Template returns the Pod template of a workload that has modules. It returns false for all other objects.
+// Template returns the Pod template of a workload with modules, and true. For any other object, it returns false.
 func Template(o *unstructured.Unstructured) (map[string]any, bool) {
 	template, exists, err := unstructured.NestedMap(o.Object, "spec", "template")
 	return template, exists && err == nil && o.GetKind() != "Pod" && isModule(template)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Cordon marks a Node as unschedulable, or as schedulable if on is false.
+// Cordon marks a Node as unschedulable if on is true, and as schedulable otherwise.
 func (c *Client) Cordon(ctx context.Context, node string, on bool) error {
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, on)
 	if _, err := c.Typed.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch,
@@ -24,8 +24,8 @@ func (c *Client) Cordon(ctx context.Context, node string, on bool) error {
 	return nil
 }
 
-// Evict evicts the Pods of a Node, except Pods of DaemonSets and Pods that have ended, and returns the evicted Pods. If
-// a PodDisruptionBudget prevents an eviction, it retries every 500 ms until ctx ends.
+// Evict evicts the Pods of a Node, except Pods of DaemonSets and Pods that have ended, and returns the evicted Pods.
+// While a PodDisruptionBudget prevents an eviction, Evict blocks and retries every 500 ms, until ctx ends.
 func (c *Client) Evict(ctx context.Context, node string) (leaving []corev1.Pod, err error) {
 	pods, err := c.Typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx,
 		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})

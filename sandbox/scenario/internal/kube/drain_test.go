@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Evict must ignore Pods of DaemonSets and Pods that have ended. It must retry evictions that a PodDisruptionBudget
-// prevents.
+// TestEvict checks that Evict ignores Pods of DaemonSets and Pods that have ended, and retries evictions that a
+// PodDisruptionBudget prevents.
 func TestEvict(t *testing.T) {
 	pod := func(name, owner string, phase corev1.PodPhase) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name)},

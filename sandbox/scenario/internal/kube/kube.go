@@ -24,7 +24,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/apiwait"
 )
 
-// FieldManager is the field manager for all writes by scenarios.
+// FieldManager is the name of the field manager for all writes by scenarios.
 const FieldManager = "koupsandbox"
 
 // Client accesses a Kubernetes API without client-side rate limits. Its methods may be called concurrently. Several
@@ -64,8 +64,8 @@ func New(typed kubernetes.Interface, untyped dynamic.Interface, mapper meta.REST
 	return &Client{Typed: typed, Dynamic: untyped, mapper: mapper}
 }
 
-// deferredMapper returns a mapper that discovers the kinds of the API on first use, and discovers them again if a
-// kind is not found.
+// deferredMapper returns a mapper that discovers the kinds of the API on first use. If a kind is not found, the
+// mapper discovers the kinds again.
 func deferredMapper(d discovery.DiscoveryInterface) meta.RESTMapper {
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d))
 }
@@ -77,8 +77,8 @@ type ResourceKind struct {
 	Namespaced bool
 }
 
-// FindKind returns the API resource of a kind. If the API does not have the kind, the error matches
-// meta.IsNoMatchError after one Unwrap.
+// FindKind returns the API resource of a kind. If the API does not have the kind, FindKind returns an error that
+// wraps an error for which meta.IsNoMatchError returns true.
 func (c *Client) FindKind(apiVersion, kind string) (ResourceKind, error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
@@ -103,8 +103,8 @@ func (c *Client) Resource(k ResourceKind, namespace string) dynamic.ResourceInte
 	return c.Dynamic.Resource(k.Resource)
 }
 
-// Find returns the objects of a kind with the given name, sorted by name. If the name is empty, it returns the
-// objects with the given labels. It returns no error if no object matches.
+// Find returns the object of a kind with the given name or, if name is empty, the objects with the given labels,
+// sorted by name. If no object matches, it returns no objects and no error.
 func (c *Client) Find(ctx context.Context, k ResourceKind, namespace, name string,
 	with map[string]string) ([]*unstructured.Unstructured, error) {
 	if name != "" {

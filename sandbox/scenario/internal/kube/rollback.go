@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/revision"
 )
 
-// Rollback rolls back a Deployment, DaemonSet or StatefulSet to a revision, like kubectl rollout undo; 0 means the
-// previous revision. It returns the revision number and the changed workload.
+// Rollback rolls a Deployment, DaemonSet or StatefulSet back to a revision, like kubectl rollout undo. Revision 0
+// means the previous revision. It returns the revision number and the changed workload.
 func (c *Client) Rollback(ctx context.Context, k ResourceKind, namespace, name string, to int64) (number int64,
 	o *unstructured.Unstructured, err error) {
 	defer func() {

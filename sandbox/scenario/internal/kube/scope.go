@@ -23,9 +23,9 @@ var clusterScoped = strings.Fields(`
 // ClusterScoped reports whether a built-in kind is cluster-scoped. It sends no request to the API server.
 func ClusterScoped(k schema.GroupKind) bool { return slices.Contains(clusterScoped, k.String()) }
 
-// OutsideRun returns the reason why a run must not create an object, and a fix. It returns "" if the run may create
-// the object. A run may create objects in its own namespace, and cluster-scoped objects whose names start with the
-// unique name of this namespace.
+// OutsideRun returns the reason why a run must not create an object, and how to fix the scenario. It returns "" if
+// the run may create the object. A run may create objects in its own namespace, and cluster-scoped objects whose
+// names start with the unique name of this namespace.
 func OutsideRun(o *unstructured.Unstructured, isClusterScoped bool, namespace string) string {
 	name := strings.TrimSpace(o.GetKind() + " " + o.GetName())
 	switch own := o.GetNamespace(); {

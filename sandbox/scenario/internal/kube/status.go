@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// Reason is the reason for the state in a Progress.
+// Reason is the reason for the state that a Progress reports.
 type Reason string
 
 // The reasons of Progress.
@@ -39,7 +39,7 @@ type Progress struct {
 	Reason       Reason
 	// Kind and Name identify the object. They are empty if the object does not exist.
 	Kind, Name string
-	// Have is the current number of Pods, Want the required number.
+	// Have is the current number of Pods. Want is the required number. Their meaning depends on Reason.
 	Have, Want int64
 	Detail     string
 }

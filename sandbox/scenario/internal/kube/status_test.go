@@ -110,7 +110,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// Bind must restrict all Pods of a run to the bases of the run, for all object kinds.
+// TestBind checks that Bind restricts all Pods of a run to the bases of the run, for all object kinds.
 func TestBind(t *testing.T) {
 	const of, and = "metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: " +
 		"{containers: [{name: x}]", "}"
@@ -160,8 +160,8 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// A run must be able to create objects in its own namespace, and cluster-scoped objects whose names start with the
-// name of this namespace. All other objects must be rejected.
+// TestOutsideRun checks that a run may create objects in its own namespace, and cluster-scoped objects whose names
+// start with the name of this namespace. All other objects must be rejected.
 func TestOutsideRun(t *testing.T) {
 	tests := []struct{ name, object, want string }{
 		{"no namespace", `{apiVersion: v1, kind: Pod, metadata: {name: x}}`, ""},
@@ -187,7 +187,8 @@ func TestOutsideRun(t *testing.T) {
 	}
 }
 
-// The namespace of a run must own the cluster-scoped objects of the run, so that they are deleted with the namespace.
+// TestSetOwner checks that the namespace of a run owns the cluster-scoped objects of the run, so that Kubernetes
+// deletes them with the namespace.
 func TestSetOwner(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "run", UID: "u"}}
 	c, o := New(typedfake.NewClientset(namespace), nil, nil), apitest.Object(t,
@@ -204,7 +205,7 @@ func TestSetOwner(t *testing.T) {
 	}
 }
 
-// The explained errors of the API server must not contain names of Go types.
+// TestExplainTypeError checks that explainTypeError removes names of Go types from errors of the API server.
 func TestExplainTypeError(t *testing.T) {
 	const typed = `failed to create typed patch object (run/cart; /v1, Kind=Pod): .spec.containers[name="cart"].env[name="BIZ_VERSION"].value: expected string, got &value.valueUnstructured{Value:1.1}`
 	got := explainTypeError(errors.New(typed)).Error()

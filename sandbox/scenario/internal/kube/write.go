@@ -54,7 +54,8 @@ func (c *Client) setOwner(ctx context.Context, o *unstructured.Unstructured, nam
 // mistyped matches the error that the API server returns for a number or a boolean in a string field.
 var mistyped = regexp.MustCompile(`\.(\S+): expected string, got &value\.valueUnstructured\{Value:([^}]*)\}`)
 
-// explainTypeError replaces an API server error that contains names of Go types.
+// explainTypeError replaces an API server error that names Go types with an error for users. It returns all other
+// errors unchanged.
 func explainTypeError(err error) error {
 	if found := mistyped.FindStringSubmatch(err.Error()); found != nil {
 		return fmt.Errorf("%s must be a string, but is %s; put the value in quotes where it is defined", found[1],
@@ -67,7 +68,7 @@ var patchTypes = map[string]types.PatchType{
 	"merge": types.MergePatchType, "strategic": types.StrategicMergePatchType, "json": types.JSONPatchType,
 }
 
-// Patch patches an object. patchType is merge, strategic or json.
+// Patch patches an object and returns the patched object. patchType is merge, strategic or json.
 func (c *Client) Patch(ctx context.Context, k ResourceKind, namespace, name, patchType string,
 	patch any) (*unstructured.Unstructured, error) {
 	t, known := patchTypes[patchType]

@@ -29,7 +29,7 @@ type Difference struct {
 type Result struct {
 	// Compared is the number of compared values. If it is 0, the comparison proves nothing.
 	Compared int
-	// Differences lists the differences, sorted by field name. It is empty if the object matches.
+	// Differences lists the differences, sorted by the name of the field. It is empty if the object matches.
 	Differences []Difference
 }
 
@@ -82,8 +82,8 @@ func (c *comparison) fields(path string, want, got map[string]any) {
 	}
 }
 
-// elements searches for each wanted list element after the position of the previous match. If no element matches, it
-// adds the differences of the most similar element.
+// elements searches for each wanted list element after the position of the previous match. If no element matches,
+// elements adds the differences from the most similar element.
 func (c *comparison) elements(path string, want, got []any) {
 	next := 0
 	for i, w := range want {

@@ -11,7 +11,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// Lines formats differences, one per line. Each line has the field, the wanted value and the actual value.
+// Lines formats differences, one per line. Each line consists of the field, the wanted value and the actual value.
 func Lines(differences []Difference) string {
 	lines := make([]string, len(differences))
 	for i, d := range differences {

@@ -13,7 +13,7 @@ import (
 // Base is a base of the run.
 type Base = expr.Base
 
-// AddBases records bases that the daemon has started.
+// AddBases records bases that the daemon has created.
 func (w *Recorder) AddBases(bases ...control.Base) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,7 +37,7 @@ func (w *Recorder) AddBases(bases ...control.Base) {
 	w.notifyWatchers(topicBases, "bases were added")
 }
 
-// RemoveBases records that bases were removed. It takes their short names SET-N.
+// RemoveBases records that the bases with the given short names, in the form SET-N, were removed.
 func (w *Recorder) RemoveBases(names ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,13 +66,13 @@ func (v Snapshot) Bases() map[string]Base {
 	return all
 }
 
-// State returns the state after all events that were recorded so far.
+// State returns the state after all recorded events.
 func (v Snapshot) State() *events.State { return &v.w.state }
 
 // shortName returns the short name SET-N of the base GROUP-SET-N.
 func (w *Recorder) shortName(host string) string { return strings.TrimPrefix(host, w.o.Group+"-") }
 
-// SetTraffic updates the summaries of streams.
+// SetTraffic replaces the summaries of the given request streams.
 func (w *Recorder) SetTraffic(all []traffic.Summary) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

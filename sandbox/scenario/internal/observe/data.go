@@ -39,8 +39,8 @@ var topics = func() map[schema.GroupResource]string {
 	return m
 }()
 
-// SubjectOf returns the subject that a name in expressions refers to. It returns false if the name is not a list of
-// objects.
+// SubjectOf returns the subject for a list name that expressions use, such as pods. It returns false if the name is
+// not the name of a list of objects.
 func SubjectOf(name, namespace, group string) (Subject, bool) {
 	r, ok := listResources[name]
 	switch {
@@ -68,7 +68,8 @@ func (v Snapshot) NodesByIdentity(group string) map[string]*unstructured.Unstruc
 	return nodes
 }
 
-// Data returns the values of the names in expressions. The values are not modified after Data returns.
+// Data returns the values of the given expression names, such as pods or bases. It omits unknown names. The values
+// are not modified after Data returns.
 func (v Snapshot) Data(names []string) map[string]any {
 	data := make(map[string]any, len(names))
 	for _, name := range names {
@@ -93,7 +94,7 @@ func (v Snapshot) Data(names []string) map[string]any {
 	return data
 }
 
-// sortedObjects returns the objects of a subject, sorted by age and name.
+// sortedObjects returns the objects of a subject, sorted by creation time and name.
 func (v Snapshot) sortedObjects(s Subject) []any {
 	out := []any{}
 	t := v.w.tables[s]
@@ -118,8 +119,8 @@ func (v Snapshot) basesData() map[string]any {
 	return out
 }
 
-// trafficData returns the summaries of the streams. They include lost requests that are not yet in the last polled
-// summary.
+// trafficData returns the summaries of the request streams. They include lost requests that were recorded after the
+// last polled summary.
 func (v Snapshot) trafficData() map[string]any {
 	out := map[string]any{}
 	for name, s := range v.w.traffic {

@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// LastWriteInterval is the interval at which the version of the last write to the API is requested. The times of
-	// API events are late by up to LastWriteInterval plus Lag.
+	// LastWriteInterval is the interval at which the resource version of the last write to the API is requested. The
+	// recorded times of API events are late by up to LastWriteInterval plus Lag.
 	LastWriteInterval = 200 * time.Millisecond
 	// requestTimeout is the timeout of one request to the API server.
 	requestTimeout = 5 * time.Second
 )
 
-// writeMark is a time at which the write with the given resource version had already happened. Resource versions
-// order the writes of all objects.
+// writeMark records that the write with the resource version had already happened at the given time. Resource
+// versions order the writes of all objects.
 type writeMark struct {
 	version uint64
 	time    time.Time
@@ -43,8 +43,8 @@ func (w *Recorder) markWrites(ctx context.Context) {
 }
 
 // timeOf returns the latest possible time of a write whose event is delivered now. If a watch delivers the event,
-// this is the time of the first mark with the same or a later version, and the difference from now is the lag of the
-// watch. If a list delivers the event, the latest possible time is now. w.mu must be held.
+// timeOf returns the time of the first mark with the same or a later resource version; the time since this mark is
+// the lag of the watch. If a list delivers the event, timeOf returns the current time. w.mu must be held.
 func (w *Recorder) timeOf(version uint64, listed bool) time.Time {
 	at := w.o.Now()
 	if version == 0 || listed {

@@ -14,7 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// The recorded time of a write must not depend on how late a watch delivers its event.
+// TestTimeOfLateWrites checks that the recorded time of a write does not depend on how late a watch delivers its
+// event.
 func TestTimeOfLateWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -75,7 +76,8 @@ func TestTimeOfLateWrites(t *testing.T) {
 	})
 }
 
-// The recorded times of the events of one watch must be in the order of the writes.
+// TestTimesOfOneWatchAreOrdered checks that the recorded times of the events of one watch are in the order of the
+// writes.
 func TestTimesOfOneWatchAreOrdered(t *testing.T) {
 	w, pods := newTestRecorder(t)
 	began := time.Now()
@@ -99,8 +101,8 @@ func TestTimesOfOneWatchAreOrdered(t *testing.T) {
 	}
 }
 
-// Daemon events carry their own times, from which the lag is computed. Events of the initial state of the daemon must
-// not be treated as late.
+// TestLagOfDaemonEvents checks that the lag is computed from the times that daemon events carry. Events of the
+// daemon's initial state must not be treated as late.
 func TestLagOfDaemonEvents(t *testing.T) {
 	w, _ := newTestRecorder(t)
 	up := events.Event{Time: w.o.Now().Add(-time.Minute),

@@ -14,15 +14,15 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// Pods and the following variables are the resources whose changes are recorded as events.
+// Pods, Nodes and the other variables are the resources whose changes are recorded as events.
 var (
 	Pods           = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	Nodes          = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	EndpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 )
 
-// record records the change of an object if changes of its kind are events, and returns a description of the change.
-// listed reports whether the object was delivered by a list. w.mu must be held.
+// record records the change of an object if its resource is one of those whose changes are events. It returns a
+// description of the change. listed reports whether the object was delivered by a list. w.mu must be held.
 func (w *Recorder) record(r schema.GroupVersionResource, o *unstructured.Unstructured, deleted, listed bool) string {
 	var at time.Time
 	switch r {
@@ -79,7 +79,8 @@ func (w *Recorder) recordNode(at time.Time, o *unstructured.Unstructured, delete
 // isReady reports whether a Pod or a Node is Ready.
 func isReady(o *unstructured.Unstructured) bool { return NodeStateOf(o) == events.NodeReady }
 
-// NodeStateOf returns the state of a Node from its Ready condition; NodeUnknown if the Node has no such condition.
+// NodeStateOf returns the state of a Node from its Ready condition. It returns NodeUnknown if the Node has no Ready
+// condition.
 func NodeStateOf(node *unstructured.Unstructured) events.NodeState {
 	conditions, _, _ := unstructured.NestedSlice(node.Object, "status", "conditions")
 	for _, c := range conditions {
@@ -97,7 +98,7 @@ func NodeStateOf(node *unstructured.Unstructured) events.NodeState {
 	return events.NodeUnknown
 }
 
-// recordEndpoints records all endpoints of the Service of a changed EndpointSlice.
+// recordEndpoints records all endpoints of the Service to which a changed EndpointSlice belongs.
 func (w *Recorder) recordEndpoints(at time.Time, changed *unstructured.Unstructured) string {
 	service := changed.GetLabels()[discoveryv1.LabelServiceName]
 	x := &events.EndpointsEvent{Service: service, Endpoints: []events.Endpoint{}}

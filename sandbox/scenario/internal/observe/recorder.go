@@ -19,9 +19,9 @@ import (
 type Options struct {
 	// Client accesses the API. Required for Follow.
 	Client dynamic.Interface
-	// Namespace and Group are the namespace and the group of bases of the run. Required.
+	// Namespace is the namespace of the run. Group is the group of bases of the run. Both are required.
 	Namespace, Group string
-	// LastWrite returns the resource version of the last write of any object to the API. It is called every 200 ms,
+	// LastWrite returns the resource version of the last write to the API, to any object. It is called every 200 ms,
 	// and must return when its context ends. Default: each event is recorded with the time at which the watch
 	// delivers it.
 	LastWrite func(context.Context) (uint64, error)
@@ -43,12 +43,12 @@ type Recorder struct {
 	traffic         map[string]traffic.Summary
 	cached          map[string]any // cached data for expressions, by name; removed when the data change
 	watchers        []*watcher
-	change          chan struct{}           // closed at the next change of the recorded state
-	pendingSwitches map[string]events.Event // held-back first events of version switches, by base
+	change          chan struct{}           // closed at the next change of the state
+	pendingSwitches map[string]events.Event // first events of version switches that are held back, by base
 	marks           []writeMark
-	lastOf          map[schema.GroupVersionResource]time.Time // times of the last events
+	lastOf          map[schema.GroupVersionResource]time.Time // time of the last event, by resource
 	lag             time.Duration                             // longest lag so far
-	synced          bool                                      // the daemon has sent its initial state
+	synced          bool                                      // true after the daemon has sent its initial state
 	startReflector  func(*cache.Reflector)                    // starts a reflector; nil unless Start is running
 	unstarted       []*cache.Reflector                        // reflectors that Start will start
 }
@@ -65,7 +65,7 @@ type Update struct {
 	Description string
 }
 
-// Snapshot gives access to the state of a locked Recorder. It is valid only during the call that receives it.
+// Snapshot gives access to the state of a Recorder that is locked. It is valid only during the call that receives it.
 type Snapshot struct{ w *Recorder }
 
 // New returns a Recorder without events.
@@ -122,7 +122,7 @@ func (w *Recorder) AddEvent(e events.Event) {
 	w.announce(e)
 }
 
-// announce notifies the watchers of an event that was applied to the state. w.mu must be held.
+// announce notifies the watchers about an event that was already applied to the state. w.mu must be held.
 func (w *Recorder) announce(e events.Event) {
 	switch {
 	case e.Step != nil: // a step event does not change the state
@@ -144,7 +144,7 @@ func (w *Recorder) apply(e events.Event) {
 	w.state.Apply(e)
 }
 
-// notifyWatchers calls the watchers and resumes WaitUntil. w.mu must be held.
+// notifyWatchers calls the watchers, and lets each WaitUntil evaluate the new state. w.mu must be held.
 func (w *Recorder) notifyWatchers(topic, what string) {
 	delete(w.cached, topic)
 	for _, x := range slices.Clone(w.watchers) {
@@ -169,8 +169,8 @@ func (w *Recorder) Watch(changed func(Update)) (stop func()) {
 	}
 }
 
-// WaitUntil calls done for the current state, and again after changes, until done returns true or an error. If ctx
-// ends first, WaitUntil returns the cancellation cause of ctx. It may skip intermediate states.
+// WaitUntil calls done with the current state, and again after changes, until done returns true or an error. If ctx
+// ends first, WaitUntil returns the cancellation cause of ctx. WaitUntil may skip intermediate states.
 func (w *Recorder) WaitUntil(ctx context.Context, done func(Snapshot) (bool, error)) error {
 	for {
 		w.mu.Lock()
@@ -188,7 +188,7 @@ func (w *Recorder) WaitUntil(ctx context.Context, done func(Snapshot) (bool, err
 	}
 }
 
-// Read calls with once, with the current state.
+// Read calls with with a Snapshot of the current state. The Recorder is locked during the call.
 func (w *Recorder) Read(with func(Snapshot)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,7 +24,8 @@ import (
 
 const group = "run-x"
 
-// newTestRecorder returns a Recorder with a fixed clock, and a table of Pods that the test fills.
+// newTestRecorder returns a Recorder with a fixed clock, and its table of Pods. No watch fills the table; the test
+// does.
 func newTestRecorder(t *testing.T) (*Recorder, *table) {
 	t.Helper()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -100,8 +101,8 @@ func TestPodsAreRecorded(t *testing.T) {
 	})
 }
 
-// The list after an interrupted watch contains several changes. They must be recorded in an order in which no two
-// Pods on a base are Ready at the same time.
+// TestListAfterInterruptedWatch checks that the changes in the list after an interrupted watch are recorded in an
+// order in which no two Pods on a base are Ready at the same time.
 func TestListAfterInterruptedWatch(t *testing.T) {
 	w, pods := newTestRecorder(t)
 	named := func(name, version, ready string) *unstructured.Unstructured {
@@ -281,7 +282,8 @@ func TestWaitForVersion(t *testing.T) {
 	})
 }
 
-// catchingUp starts CatchUp. It fails the test if CatchUp returns without waiting for the event of missing.
+// catchingUp starts CatchUp in a goroutine. It fails the test if CatchUp returns before the event of the object
+// missing has arrived. The returned channel receives the result of CatchUp.
 func catchingUp(t *testing.T, w *Recorder, pods *table, missing string) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -309,7 +311,8 @@ func TestCatchUpWaitsForListedObjects(t *testing.T) {
 	})
 }
 
-// CatchUp must list 10,000 Pods in pages. Each list request must have its own timeout.
+// TestCatchUpReadsAllPages checks that CatchUp lists 10,000 Pods in pages, and that each list request has its own
+// timeout.
 func TestCatchUpReadsAllPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, pods := newTestRecorder(t)

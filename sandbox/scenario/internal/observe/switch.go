@@ -7,16 +7,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// switchMessagePrefix is the start of the message of the event that deactivates the old version in a version switch.
-// The event that activates the new version follows immediately.
+// switchMessagePrefix is the start of an event message. The event deactivates the old version in a version switch,
+// and the event that activates the new version follows immediately.
 const switchMessagePrefix = "switch to new "
 
-// switchTimeout is the maximum time to wait for the second event of a version switch.
+// switchTimeout is how long to wait for the second event of a version switch.
 const switchTimeout = time.Second
 
-// holdSwitch holds back the first event of a version switch until the second event arrives, and reports whether e is
-// held back. A base switches versions atomically but reports two events. Conditions must not be evaluated between
-// these two events. w.mu must be held.
+// holdSwitch holds back e if it is the first event of a version switch, and reports whether e is held back. A base
+// switches versions atomically but reports two events, and conditions must not be evaluated between them. The event
+// is released when the second event arrives. w.mu must be held.
 func (w *Recorder) holdSwitch(e events.Event) bool {
 	base, m := e.BaseName(), e.Module
 	if base == "" || m == nil && e.Base == nil {
@@ -38,7 +38,8 @@ func (w *Recorder) holdSwitch(e events.Event) bool {
 	return true
 }
 
-// releaseSwitch applies the first event of a version switch if the second event has not arrived.
+// releaseSwitch applies the first event of a version switch if it is still held back because the second event has not
+// arrived.
 func (w *Recorder) releaseSwitch(e events.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

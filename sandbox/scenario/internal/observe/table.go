@@ -20,23 +20,23 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// Subject selects the objects of a watch: a resource, a namespace (empty for cluster-scoped objects or all namespaces),
-// and a label selector (empty for all objects).
+// Subject selects the objects that a watch observes: a resource, a namespace (empty for all namespaces and for
+// cluster-scoped objects), and a label selector (empty for all objects).
 type Subject struct {
 	Resource            schema.GroupVersionResource
 	Namespace, Selector string
 }
 
-// table holds the objects of a subject. It is the store of a reflector, which calls its methods in the order of the
-// watch events.
+// table contains the objects of a subject. It is the store of a reflector, which calls the table's methods in the
+// order of the watch events.
 type table struct {
 	w       *Recorder
 	subject Subject
 	topic   string
 	objects map[string]*unstructured.Unstructured // objects by name
-	deleted map[string]*unstructured.Unstructured // last state of deleted objects, by name
+	deleted map[string]*unstructured.Unstructured // last states of deleted objects, by name
 	version uint64                                // newest resource version so far
-	listing bool                                  // a list is being applied
+	listing bool                                  // true while a list is being applied
 	filled  bool
 	synced  chan struct{} // closed when filled is set
 }
@@ -95,7 +95,7 @@ func listWatch(client dynamic.Interface, s Subject) cache.ListerWatcher {
 	}, client)
 }
 
-// WaitForVersion blocks until the watch of a subject has delivered the resource version of o, or a newer one. It
+// WaitForVersion blocks until the watch of a subject has delivered the resource version of o, or a later one. It
 // returns immediately if the subject is not watched.
 func (w *Recorder) WaitForVersion(ctx context.Context, s Subject, o *unstructured.Unstructured) error {
 	version := versionOf(o)
@@ -128,10 +128,10 @@ func (w *Recorder) CatchUpAll(ctx context.Context) error {
 // ErrNoList is the error that CatchUp returns if the API cannot list objects.
 var ErrNoList = errors.New("cannot list objects")
 
-// CatchUp blocks until the watch of a subject has delivered the objects that the API currently has. Watches of
-// different resources are not synchronized: the status of a workload may be complete before the last event of its
-// Pods arrives. CatchUp returns ErrNoList if the API cannot list the objects, and nil immediately if the subject is
-// not watched.
+// CatchUp blocks until the watch of a subject has delivered all objects that the API contains when CatchUp is called.
+// Watches of different resources are not synchronized: the status of a workload may be complete before the last event
+// of its Pods arrives. CatchUp returns ErrNoList if the API cannot list the objects. It returns nil immediately if
+// the subject is not watched.
 func (w *Recorder) CatchUp(ctx context.Context, s Subject) error {
 	w.mu.Lock()
 	t := w.tables[s]
@@ -160,8 +160,8 @@ func (w *Recorder) CatchUp(ctx context.Context, s Subject) error {
 	})
 }
 
-// listObjects returns the objects of a subject and the resource version of the list. It lists the objects in pages,
-// because a busy API server needs a long time to list 10,000 Pods.
+// listObjects returns the objects of a subject and the resource version of the list. It requests the list in pages,
+// because a busy API server takes a long time to list 10,000 Pods.
 func (w *Recorder) listObjects(ctx context.Context, s Subject) (all []*unstructured.Unstructured, at uint64,
 	err error) {
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -222,10 +222,10 @@ func (v Snapshot) Objects(s Subject, name string, with map[string]string) (found
 	return found, ever
 }
 
-// Add stores a new object. It is called by the reflector.
+// Add implements cache.Store. It stores a new object.
 func (t *table) Add(o any) error { return t.set(o) }
 
-// Update stores a changed object. It is called by the reflector.
+// Update implements cache.Store. It stores a changed object.
 func (t *table) Update(o any) error { return t.set(o) }
 
 func (t *table) object(o any) (*unstructured.Unstructured, error) {
@@ -262,7 +262,7 @@ func (t *table) put(u *unstructured.Unstructured) {
 	t.w.notifyWatchers(t.topic, t.w.record(t.subject.Resource, u, false, t.listing))
 }
 
-// Delete removes a deleted object. It is called by the reflector.
+// Delete implements cache.Store. It removes a deleted object.
 func (t *table) Delete(o any) error {
 	u, err := t.object(o)
 	if err != nil {
@@ -284,8 +284,8 @@ func (t *table) remove(u *unstructured.Unstructured) {
 	t.w.notifyWatchers(t.topic, t.w.record(t.subject.Resource, u, true, t.listing))
 }
 
-// Replace replaces all objects with the result of a list. The reflector calls it at the start, and again after a
-// watch was interrupted.
+// Replace implements cache.Store. It replaces all objects with the result of a list. The reflector calls Replace when
+// it starts, and again after its watch was interrupted.
 func (t *table) Replace(list []any, version string) error {
 	t.w.mu.Lock()
 	defer t.w.mu.Unlock()
@@ -317,8 +317,8 @@ func (t *table) Replace(list []any, version string) error {
 	return nil
 }
 
-// compareListed defines the order in which the changes of a list are recorded, because their real order is unknown.
-// Pods that are Not Ready come first, so that Pods that were Ready one after the other do not appear to be Ready at
+// compareListed defines the order in which the changes in a list are recorded, because their actual order is unknown.
+// Pods that are Not Ready come first. Otherwise, Pods that were Ready one after the other could appear to be Ready at
 // the same time.
 func (t *table) compareListed(a, b *unstructured.Unstructured) int {
 	if t.subject.Resource == Pods && isReady(a) != isReady(b) {

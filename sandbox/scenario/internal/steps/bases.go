@@ -21,7 +21,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
-// AddInitialBases adds the bases with which a scenario starts. It adds all sets concurrently.
+// AddInitialBases adds the bases that exist at the start of a scenario. It adds all sets concurrently.
 func (e *Env) AddInitialBases(ctx context.Context, sets []v1alpha1.BaseSet) error {
 	for _, set := range sets {
 		e.SetBaseSet(set)
@@ -92,7 +92,7 @@ func (e *Env) Host(base string) string { return e.Group + "-" + base }
 var faultsWithoutNode = []fault.Kind{fault.KindSilent, fault.KindDeaf, fault.KindDisconnect, fault.KindCrash,
 	fault.KindStartFailed}
 
-// getsNode reports whether the bases of a set are expected to get Ready Nodes.
+// getsNode reports whether the bases of a set are expected to have Ready Nodes.
 func (e *Env) getsNode(set v1alpha1.BaseSet) bool {
 	if set.Env != "" && set.Env != e.Run.Env {
 		return false
@@ -120,8 +120,8 @@ func (e *Env) NodesReady(ctx context.Context, names []string) error {
 		})
 }
 
-// WaitUntilNone waits until find returns no base. find receives the Nodes of the group, keyed by the identity of
-// their base. After a timeout, failure returns the error for the last result of find.
+// WaitUntilNone blocks until find returns no bases. find receives the Nodes of the group, keyed by the identity of
+// their base. If ctx times out first, WaitUntilNone returns failure(bases), where bases is the last result of find.
 func (e *Env) WaitUntilNone(ctx context.Context,
 	find func(observe.Snapshot, map[string]*unstructured.Unstructured) []string,
 	failure func([]string) *Failure) error {

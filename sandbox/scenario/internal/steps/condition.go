@@ -15,10 +15,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/observe"
 )
 
-// Check returns the reason why a condition is not met in a snapshot, or nil.
+// Check evaluates a condition for a snapshot. It returns nil if the condition is met, and otherwise the reason why it
+// is not.
 type Check func(observe.Snapshot) *Failure
 
-// Condition returns a Check that fails unless an expression is true and has compared at least one item.
+// Condition returns a Check that is met if the expression is true and each operand has compared at least one item.
 func (e *Env) Condition(p *expr.Program) Check {
 	return func(v observe.Snapshot) *Failure {
 		r, err := p.Eval(e.Data(v, p))

@@ -38,12 +38,12 @@ type Sandbox interface {
 	StopTraffic(ctx context.Context, group, name string) (*traffic.StreamResult, error)
 }
 
-// Options configures an Env. A field without a default is required.
+// Options configures an Env. Fields are required unless their comment gives a default.
 type Options struct {
 	Sandbox  Sandbox
 	Kube     *kube.Client
 	Recorder *observe.Recorder
-	// Static holds the names that expressions can use. Vars, Matrix and Run hold the values of these names.
+	// Static contains the names that expressions can use. Vars, Matrix and Run contain the values of these names.
 	Static    expr.Static
 	Vars      map[string]any
 	Matrix    map[string]any
@@ -115,7 +115,7 @@ func (e *Env) Compile(text string, kind expr.Scope) (*expr.Program, error) {
 	return p, nil
 }
 
-// Uses reports whether any expression that was compiled so far uses the name or one of its fields.
+// Uses reports whether any expression that was compiled so far uses the name, or a field of the name.
 func (e *Env) Uses(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -146,7 +146,8 @@ func (e *Env) Values() expr.Data {
 	return expr.Data{"vars": e.Vars, "matrix": e.Matrix, "run": e.Run.Value(), "outputs": maps.Clone(e.outputs)}
 }
 
-// Data returns the data that an expression uses, from a snapshot.
+// Data returns the data for the evaluation of an expression: the result of Values, and those data from the snapshot
+// that the expression uses.
 func (e *Env) Data(v observe.Snapshot, p *expr.Program) expr.Data {
 	data := e.Values()
 	maps.Copy(data, v.Data(topicsOf(p)))
@@ -161,12 +162,12 @@ func topicsOf(p *expr.Program) []string {
 	return topics
 }
 
-// UsesTopic reports whether an expression uses the data of a topic, see observe.Update.
+// UsesTopic reports whether an expression uses the data with the given topic, see observe.Update.
 func UsesTopic(p *expr.Program, topic string) bool {
 	return slices.Contains(topicsOf(p), topic)
 }
 
-// Expand evaluates those expressions in a step that use outputs.
+// Expand evaluates the expressions in a step that use outputs. All other expressions were evaluated before the run.
 func (e *Env) Expand(value any) (any, error) {
 	return e.env.Expand(value, e.Values())
 }
@@ -196,7 +197,7 @@ func Poll(ctx context.Context, every time.Duration, done func() (bool, error)) e
 }
 
 // Repair clears the remaining faults of API and broker connections, and restores the components that the run has
-// stopped or paused. It keeps the controller configuration of the scenario.
+// stopped or paused. It does not change the controller configuration, see Restore.
 func (e *Env) Repair(ctx context.Context) error {
 	return errors.Join(e.clearConnectionFaults(ctx), e.Sandbox.Repair(ctx, control.RepairRequest{Group: e.Group}))
 }

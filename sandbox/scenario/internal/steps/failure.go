@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Failure is the error of a failed step, and the evidence for it.
+// Failure is the error of a failed step. It contains the evidence that explains the error.
 type Failure struct {
 	// Message is the text of the error.
 	Message string
@@ -46,8 +46,8 @@ func (f *Failure) With(title, text string) *Failure {
 	return f
 }
 
-// TimeoutFailure returns the failure of last with err as its cause, if err is the cancellation cause of ctx. It
-// returns any other error unchanged.
+// TimeoutFailure returns last() with err as its cause if err is the cancellation cause of ctx. It returns any other
+// error unchanged.
 func TimeoutFailure(ctx context.Context, err error, last func() *Failure) error {
 	if err == nil || ctx.Err() == nil || !errors.Is(err, context.Cause(ctx)) {
 		return err

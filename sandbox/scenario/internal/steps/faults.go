@@ -13,11 +13,11 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 )
 
-// FaultRun is a fault that the run has set, and how often it was triggered.
+// FaultRun is a fault that the run has set.
 type FaultRun struct {
 	ID, Kind string
 	Target   v1alpha1.FaultTarget
-	// Triggered is the number of times that the fault was triggered, summed over all of its bases.
+	// Triggered is how often the fault was triggered on all of its bases together.
 	Triggered int
 	// MayNotFire means that the run may pass although the fault is never triggered.
 	MayNotFire bool
@@ -62,8 +62,8 @@ func (e *Env) RecordFault(f v1alpha1.Fault, target v1alpha1.FaultTarget, bases [
 	}
 }
 
-// Faults returns the faults that the run has set. It counts the events of the run that report a triggered fault. The
-// error lists the faults that were never triggered, except faults with MayNotFire.
+// Faults returns the faults that the run has set. It counts how often each fault was triggered from the events in
+// all. The error lists the faults that were never triggered, except faults with MayNotFire.
 func (e *Env) Faults(all []events.Event) ([]FaultRun, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -33,7 +33,7 @@ func (e *Env) Subject(k kube.ResourceKind, namespace string) observe.Subject {
 	return observe.Subject{Resource: k.Resource, Namespace: namespace}
 }
 
-// ObjectRef is a Ref and its API resource.
+// ObjectRef is a Ref with the API resource of its kind.
 type ObjectRef struct {
 	v1alpha1.Ref
 	// Type is the API resource of the kind. Subject selects the objects of the Ref for a watch.
@@ -73,8 +73,8 @@ func (e *Env) Find(ctx context.Context, t ObjectRef) ([]*unstructured.Unstructur
 	return e.Kube.Find(ctx, t.Type, t.Namespace, t.Name, t.Labels)
 }
 
-// Change calls write to change the object that a Ref identifies, and waits until the run has observed the change. It
-// returns the text that write returned. If the module Pod template has changed, Change records a release. write must
+// Change calls write to change the object that a Ref identifies, waits until the run has observed the change, and
+// returns the text from write. If write has changed the module Pod template, Change records a release. write must
 // return a nil object if it has changed nothing.
 func (e *Env) Change(ctx context.Context, r v1alpha1.Ref, check v1alpha1.ReleaseCheck,
 	write func(t ObjectRef, before *unstructured.Unstructured) (after *unstructured.Unstructured, text string,
@@ -102,8 +102,9 @@ func (e *Env) Change(ctx context.Context, r v1alpha1.Ref, check v1alpha1.Release
 	return text, e.Recorder.WaitForVersion(ctx, t.Subject, after)
 }
 
-// CheckRefusal checks that the API has refused a request as the step expects. If want is empty, it returns err. If
-// err contains want, it returns a message, and otherwise a Failure.
+// CheckRefusal checks whether the API has rejected a request as the step expects. want is the expected part of the
+// error; if it is empty, CheckRefusal returns err. If err contains want, CheckRefusal returns a message. Otherwise,
+// it returns a Failure.
 func CheckRefusal(err error, want string) (string, error) {
 	switch {
 	case want == "":
@@ -133,8 +134,8 @@ func (e *Env) WaitUntilDeleted(ctx context.Context, subject observe.Subject, del
 	return TimeoutFailure(ctx, err, func() *Failure { return Fail("not deleted yet: %s", strings.Join(left, ", ")) })
 }
 
-// FollowKind starts to watch the objects of a Ref before a step uses them. It ignores kinds that do not exist in the
-// API yet.
+// FollowKind starts to watch the objects of a Ref before a step needs them. It ignores a kind that does not exist in
+// the API yet.
 func (e *Env) FollowKind(ctx context.Context, r v1alpha1.Ref) error {
 	t, err := e.ResolveRef(r)
 	if err != nil {
@@ -146,8 +147,8 @@ func (e *Env) FollowKind(ctx context.Context, r v1alpha1.Ref) error {
 	return e.Recorder.Follow(ctx, t.Subject)
 }
 
-// CatchUp waits until the Recorder has observed the objects that the API currently has. A script may have written
-// these objects.
+// CatchUp waits until the Recorder has observed all objects that the API currently contains, for example objects that
+// a script has written.
 func (e *Env) CatchUp(ctx context.Context, t ObjectRef) error {
 	if err := e.Recorder.Follow(ctx, t.Subject); err != nil {
 		return err

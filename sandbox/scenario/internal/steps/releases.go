@@ -19,7 +19,8 @@ import (
 type ReleaseRun struct {
 	// Workload is the kind and the name of the workload, separated by a space.
 	Workload string
-	// Changes is the number of module changes on bases between this release of the workload and its next release.
+	// Changes is the number of module changes on bases between this release and the next release of the same
+	// workload.
 	Changes int
 	// MayChangeNothing means that the run may pass although the release changes no module.
 	MayChangeNothing bool
@@ -28,7 +29,8 @@ type ReleaseRun struct {
 	oldTemplate, newTemplate map[string]any             // Pod templates before and after the release
 	began                    time.Time
 	until                    time.Time // start of the next release of the workload; zero means the end of the run
-	// the release was incomplete when the next release started, or it reverts an incomplete release
+	// ignored is true if the release was incomplete when the next release started, or if the release reverts an
+	// incomplete release.
 	ignored bool
 }
 
@@ -91,8 +93,8 @@ func (e *Env) RecordRelease(began time.Time, before, after *unstructured.Unstruc
 }
 
 // Releases returns the complete releases of the run. It counts the module changes of each release in the events of
-// the run. Releases that revert an incomplete release are omitted. The error lists the releases without changes,
-// except releases with MayChangeNothing: if nothing was released, a run without lost requests proves nothing.
+// the run. It omits releases that revert an incomplete release. The error lists the releases without changes, except
+// releases with MayChangeNothing. If a release changed nothing, a run without lost requests proves nothing.
 func (e *Env) Releases(ctx context.Context, all []events.Event) ([]ReleaseRun, error) {
 	e.mu.Lock()
 	releases := slices.Clone(e.releases)

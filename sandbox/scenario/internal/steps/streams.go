@@ -18,11 +18,11 @@ import (
 
 const summaryInterval = 100 * time.Millisecond
 
-// Stream is a stream of requests that belongs to the run.
+// Stream is a stream of requests that the run has started.
 type Stream struct {
 	// Spec is the specification of the stream.
 	Spec v1alpha1.Traffic
-	// End holds the results of the stream; nil while the stream is running.
+	// End contains the results of the stream; nil while the stream is running.
 	End *traffic.StreamResult
 	// Failure is the reason why the judge expression is not true; nil if the expression is true, or while the stream
 	// is running.
@@ -116,7 +116,7 @@ func (e *Env) FollowTraffic(ctx context.Context) {
 	}
 }
 
-// Causes of stream failures.
+// ErrNothingSent and the following errors are the causes of the Failure of a stream.
 var (
 	ErrNothingSent     = errors.New("stream sent no requests")
 	ErrNothingCompared = errors.New("the judge expression of the stream compared no requests")

@@ -7,8 +7,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic/agent"
 )
 
-// trafficAgent returns the hidden command that the daemon starts on a node or in a Pod of a cluster. The daemon
-// controls the agent through the agent's standard streams. The agent ends when the streams are closed.
+// trafficAgent returns the hidden command that runs a traffic agent. The daemon starts the agent on a node or in a
+// Pod of a cluster, and controls it through its standard streams. The agent exits when the streams are closed.
 func (s *commands) trafficAgent() *cli.Command {
 	return &cli.Command{
 		Name:   agent.Command,

@@ -20,7 +20,8 @@ spec:
   tolerations: [{operator: Exists}]
 `
 
-// TestAnnotations checks that, in GitHub Actions, each finding is also printed as an annotation of its file.
+// TestAnnotations checks that, in GitHub Actions, each finding is also printed as a GitHub annotation for the file
+// that contains it.
 func TestAnnotations(t *testing.T) {
 	home := t.TempDir()
 	for name, text := range map[string]string{"bad.yaml": badScenario, "pod.yaml": badManifest} {

@@ -13,8 +13,8 @@ import (
 )
 
 // reorder moves the flags of a command in front of its arguments, and global flags in front of the command, because
-// urfave/cli requires this order. It does not move words after --. The result path is the command with its parents,
-// including the name of the binary.
+// urfave/cli requires this order. It does not move words after --. The result path consists of the binary name, the
+// parent commands and the command.
 func reorder(app *cli.App, line []string) (reordered, path []string) {
 	path = []string{app.Name}
 	if len(line) < 2 || line[len(line)-1] == completionFlag {
@@ -53,7 +53,7 @@ func reorder(app *cli.App, line []string) (reordered, path []string) {
 	return slices.Concat(binary, global, commandWords, flags, arguments, rest), path
 }
 
-// helpCommand returns the help command that the message of a usage error suggests.
+// helpCommand returns the help command that the error message for an invalid command line suggests.
 func helpCommand(path []string, err usageError) string {
 	var scenario scenarioError
 	switch {
@@ -66,10 +66,10 @@ func helpCommand(path []string, err usageError) string {
 	}
 }
 
-// completionFlag is the flag with which completion scripts request completions.
+// completionFlag is the flag that shell completion scripts use to request completions.
 const completionFlag = "--generate-bash-completion"
 
-// findCommand returns the command with a name or alias. It returns nil if there is none.
+// findCommand returns the command with the given name or alias, or nil if it does not exist.
 func findCommand(commands []*cli.Command, word string) *cli.Command {
 	i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(word) })
 	if i < 0 {
@@ -78,13 +78,13 @@ func findCommand(commands []*cli.Command, word string) *cli.Command {
 	return commands[i]
 }
 
-// takesValue reports whether the word that follows a flag is the value of the flag.
+// takesValue reports whether the flag consumes the next word as its value.
 func takesValue(known []cli.Flag, word string) bool {
 	d, ok := flagNamed(known, strings.TrimLeft(word, "-")).(cli.DocGenerationFlag)
 	return ok && d.TakesValue()
 }
 
-// flagNamed returns the flag with a name or alias. It returns nil if there is none.
+// flagNamed returns the flag with the given name or alias, or nil if it does not exist.
 func flagNamed(known []cli.Flag, name string) cli.Flag {
 	i := slices.IndexFunc(known, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 	if i < 0 {
@@ -125,7 +125,7 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 	return usageError{fmt.Errorf("unknown flag %s%s", dashed(name), plain.DidYouMean(dashed(name), names))}
 }
 
-// valueErrors matches the errors that urfave/cli and package flag return for a value that cannot be parsed.
+// valueErrors matches the errors with which urfave/cli and package flag reject a value that they cannot parse.
 var valueErrors = regexp.MustCompile(
 	`^(?:could not parse|invalid value|invalid boolean value) ("(?:[^"\\]|\\.)*").* (?:for|for flag) -?([a-z-]+):`)
 

@@ -117,7 +117,8 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 	return s.finishBench(r, err)
 }
 
-// benchSizes loads the benchmark scenarios once for each number of bases.
+// benchSizes loads the benchmark scenarios once for each number of bases in --bases. Without --bases, it loads the
+// scenarios once, unchanged.
 func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err error) {
 	vars, err := parseVars(c.StringSlice("var"))
 	if err != nil {
@@ -152,7 +153,7 @@ func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err
 	return sizes, nil
 }
 
-// benchCounts parses a list of base counts and sorts it. It returns nil for an empty text.
+// benchCounts parses a comma-separated list of base counts and sorts the counts. It returns nil for an empty text.
 func benchCounts(text string) (counts []int, err error) {
 	if text == "" {
 		return nil, nil
@@ -172,7 +173,7 @@ func benchCounts(text string) (counts []int, err error) {
 	return counts, nil
 }
 
-// benchProgress prints the progress of each run to standard error.
+// benchProgress sets the callbacks of o that print the progress of each run to standard error.
 func (s *commands) benchProgress(o *bench.Options) {
 	all := 0
 	for _, size := range o.Sizes {
@@ -204,7 +205,7 @@ func (s *commands) printBenchNotes(run bench.Run) {
 	}
 }
 
-// watchBench measures the activity that other commands cause in a sandbox.
+// watchBench runs bench --watch: it measures a running sandbox while other commands use it.
 func (s *commands) watchBench(c *cli.Context, paths []string) error {
 	for _, flag := range []string{basesFlag, runsFlag, baselineFlag, "var", "up"} {
 		if c.IsSet(flag) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestBenchRejectsInvalidArguments checks that invalid arguments are rejected before the first run.
+// TestBenchRejectsInvalidArguments checks that bench rejects invalid arguments before the first run.
 func TestBenchRejectsInvalidArguments(t *testing.T) {
 	home := t.TempDir()
 	for name, text := range map[string]string{

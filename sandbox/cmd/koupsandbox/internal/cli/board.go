@@ -220,8 +220,8 @@ func (s *commands) serveBoard(c *cli.Context, o board.Options) error {
 	return b.Start(c.Context)
 }
 
-// openBoard prints the URL of the web UI and opens the URL in a browser. It returns the path of the redirect file in
-// dir. It returns an empty string if no browser was opened.
+// openBoard prints the URL of the web UI and opens it in a browser. It returns the path of the redirect file in dir,
+// or an empty string if no browser was opened.
 func (s *commands) openBoard(c *cli.Context, dir, url string) (redirect string) {
 	if c.String(outputFlag) == formatJSON {
 		_ = s.printAs(formatJSON, map[string]string{"url": url}) // a map of strings can be encoded
@@ -243,9 +243,9 @@ const redirectPage = `<!DOCTYPE html><meta charset="utf-8"><title>koupsandbox</t
 	`<meta http-equiv="refresh" content="0; url=%s">`
 
 // openBrowser opens the address in a browser if this machine has a desktop. The address contains a token, and every
-// local user can read the arguments of a process. Therefore, openBrowser gives the browser a file that redirects to
-// the address. Only the current user can read the file. The file is created in dir, or in the directory for temporary
-// files if dir is empty.
+// local user can read the arguments of a process. Therefore, openBrowser opens a file that redirects to the address
+// and that only the current user can read. It creates the file in dir, or in the directory for temporary files if dir
+// is empty.
 func openBrowser(ctx context.Context, dir, url string) (redirect string, err error) {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {

@@ -12,8 +12,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// TestOpenBrowser checks that the token of the web UI is not in the arguments of a process. It must be in a file that
-// only the user can read, and each call must replace the file.
+// TestOpenBrowser checks that openBrowser does not pass the token of the web UI in process arguments. The token must
+// be in a file that only the user can read, and each call must replace the file.
 func TestOpenBrowser(t *testing.T) {
 	bin, dir := t.TempDir(), t.TempDir()
 	pipe := filepath.Join(bin, "pipe")

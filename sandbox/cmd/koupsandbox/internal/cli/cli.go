@@ -26,17 +26,17 @@ const (
 	exitUsage   = 2
 )
 
-// Streams holds the standard streams of a command, and the properties of the terminal and the user.
+// Streams holds the standard streams of a command, the properties of the terminal, and the defaults for the user.
 type Streams struct {
 	// Out receives the results. Err receives progress and error messages. Required.
 	Out, Err io.Writer
-	// In is the standard input. Default: none; then full-screen commands and the path - are not available.
+	// In is the standard input. Default: none; full-screen commands and the file name "-" are then not available.
 	In io.Reader
-	// Terminal reports whether Err is a terminal. On a terminal, progress is shown in place. Width is the width of
+	// Terminal reports whether Err is a terminal. On a terminal, progress is updated in place. Width is the width of
 	// the terminal in columns; 0 means 80.
 	Terminal bool
 	Width    int
-	// Screen reports whether both In and Out are a terminal. Full-screen commands require this.
+	// Screen reports whether both In and Out are terminals. Full-screen commands require this.
 	Screen bool
 	// Color enables colors on Out.
 	Color bool
@@ -55,13 +55,14 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// scenarioError is an error in a scenario file. The error message suggests scenario explain instead of --help.
+// scenarioError is an error in a scenario file. The error message suggests the command scenario explain instead of
+// --help.
 type scenarioError struct{ error }
 
 func (e scenarioError) Unwrap() error { return e.error }
 
-// errFailed ends a command with exit status 1 and without an error message. It is returned if the command has already
-// printed its result.
+// errFailed makes a command exit with status 1 and without an error message. Commands return it after they have
+// printed a result that means failure.
 var errFailed = errors.New("failed")
 
 // Run runs a command line and returns its exit status. args[0] is the name of the binary. Run blocks until the
@@ -87,7 +88,7 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	return exitFailure
 }
 
-// errorHint returns a fix for common operating system errors. It returns an empty string for other errors.
+// errorHint returns a suggested fix for common operating system errors, and an empty string for other errors.
 func errorHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
@@ -119,7 +120,8 @@ const (
 	appName    = "koupsandbox"
 )
 
-// App returns the command-line application without running it. The generated command reference is based on it.
+// App returns the command-line application. It does not run a command. The generated command reference is based on
+// it.
 func App() *cli.App { return newApp(Streams{UserHome: "~"}, nil) }
 
 func newApp(s Streams, args []string) *cli.App {
@@ -165,7 +167,7 @@ controller. All servers listen on 127.0.0.1. The state of each sandbox is in one
 	return app
 }
 
-// setUsageErrors sets the usage error handlers of commands and their subcommands.
+// setUsageErrors sets the handlers for usage errors in all commands of list and their subcommands.
 func setUsageErrors(list []*cli.Command) {
 	for _, command := range list {
 		command.OnUsageError = onUsageError
@@ -187,8 +189,8 @@ type commands struct {
 	args []string // words of the command line
 }
 
-// onCommandLine reports whether the command line contains a flag. Unlike cli.Context.IsSet, it ignores environment
-// variables.
+// onCommandLine reports whether the command line contains the flag with the given name. Unlike cli.Context.IsSet, it
+// ignores environment variables.
 func (s *commands) onCommandLine(name string) bool {
 	return slices.ContainsFunc(s.args, func(word string) bool {
 		flag, _, _ := strings.Cut(word, "=")
@@ -201,8 +203,8 @@ func sandboxNameFlag() *cli.StringFlag {
 		EnvVars: []string{"KOUPSANDBOX_NAME"}, Value: v1alpha1.DefaultName, Category: sandboxCategory}
 }
 
-// newEngineFlag returns the flag that selects the container engine. The flag also reads the environment variable that
-// kind uses.
+// newEngineFlag returns the flag that selects the container engine. The environment variable that kind reads also
+// sets the flag.
 func newEngineFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: engineFlag, Usage: "`ENGINE`: container engine for provider kind: docker or podman",
 		DefaultText: "the first one that responds", Category: clusterCategory,
@@ -217,8 +219,8 @@ func homeDir(c *cli.Context) (string, error) {
 	return path, nil
 }
 
-// sandboxTarget returns the home directory and the sandbox name to which a command applies. It fails if another user
-// owns the state of the sandbox.
+// sandboxTarget returns the home directory and the name of the sandbox to which the command applies. It fails if
+// another user owns the state of the sandbox.
 func sandboxTarget(c *cli.Context) (home, name string, err error) {
 	name = c.String(nameFlag)
 	if err := v1alpha1.ValidateName(name); err != nil {

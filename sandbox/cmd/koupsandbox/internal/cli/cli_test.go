@@ -24,8 +24,8 @@ type result struct {
 	Out, Err string
 }
 
-// expect checks the exit status, and checks that the output has the given end and contains the given words. It checks
-// standard output for status 0, and otherwise standard error. The other stream must be empty.
+// expect checks that the exit status is code, and that the output ends with end and contains each word in words. The
+// output is standard output for status 0, and standard error otherwise. The other stream must be empty.
 func (r result) expect(t *testing.T, code int, end, words string) {
 	t.Helper()
 	text, other := r.Err, r.Out
@@ -39,13 +39,14 @@ func (r result) expect(t *testing.T, code int, end, words string) {
 	check.ContainsWords(t, text, words)
 }
 
-// run runs a command line. In the arguments and in the output, HOME is a placeholder for the directory home.
+// run runs a command line with the given home directory. HOME stands for this directory in the arguments and the
+// output.
 func run(t *testing.T, home string, arguments ...string) result {
 	t.Helper()
 	return runWith(t, home, nil, arguments...)
 }
 
-// runWith runs a command line like run, with environment variables.
+// runWith is like run, but also sets environment variables.
 func runWith(t *testing.T, home string, env map[string]string, arguments ...string) result {
 	t.Helper()
 	for _, name := range []string{"KOUPSANDBOX_HOME", "KOUPSANDBOX_NAME", "KOUPSANDBOX_BIN", "KOUPSANDBOX_BASES",
@@ -95,7 +96,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestInvalidCommandLines checks that an invalid command line prints one error message and does not start anything.
+// TestInvalidCommandLines checks that each invalid command line prints one error message and starts nothing.
 func TestInvalidCommandLines(t *testing.T) {
 	for _, tc := range []struct {
 		args  []string
@@ -258,8 +259,7 @@ func TestDoctorReportsMissingBinaries(t *testing.T) {
 	}
 }
 
-// seeHelp returns the last line of the error message for an invalid command line. This line suggests the help
-// command.
+// seeHelp returns the last line of the error message for an invalid command line, which suggests the help command.
 func seeHelp(command string) string {
 	if command == "" {
 		return "\nsee: koupsandbox help\n"

@@ -10,8 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox"
 )
 
-// gcPercent makes the garbage collector run twice as often as by default, to reduce memory usage. Most of the
-// daemon's heap is long-lived, because it consists of bases and their connections.
+// gcPercent makes the garbage collector run twice as often as by default, which reduces memory usage. Most of the
+// daemon's heap is long-lived: bases and their connections.
 const gcPercent = 50
 
 // daemon returns the hidden command that up starts in the background. Its standard error is the log file of the

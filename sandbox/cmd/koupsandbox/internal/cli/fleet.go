@@ -10,8 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-// fleetControllers is the default number of controllers in a fleet. With several controllers, bases stay Ready when
-// one controller fails.
+// fleetControllers is the default number of controllers in a fleet. With more than one controller, bases stay Ready
+// when a controller fails.
 const fleetControllers = 2
 
 var fleetExamples = []string{
@@ -69,7 +69,7 @@ func fleetSettings() []cli.Flag {
 	})
 }
 
-// fleetPresets sets the default values for a large fleet of bases.
+// fleetPresets sets the fields that a large fleet of bases needs, unless they are already set.
 func fleetPresets(spec *v1alpha1.Spec, bases int) {
 	spec.Provider = cmp.Or(spec.Provider, v1alpha1.ProviderExisting)
 	spec.Bases.Runtime = cmp.Or(spec.Bases.Runtime, v1alpha1.RuntimeCluster)

@@ -158,8 +158,9 @@ func (s *commands) fuzzOptions(c *cli.Context) (fuzz.Options, error) {
 	return o.Complete(), nil
 }
 
-// fuzzConfig reads the sandbox configuration from a file. If the file name is empty, it starts from the default
-// configuration. It sets the speed from --speed, and one base, because fuzz schedules define their own bases.
+// fuzzConfig reads the sandbox configuration from a file, or uses the default configuration if the file name is
+// empty. It sets the time scale from --speed, and the number of bases to one, because fuzz schedules define their own
+// bases.
 func fuzzConfig(c *cli.Context, file string) (*v1alpha1.Sandbox, error) {
 	config, _, err := configFrom(c, file, nil)
 	if err != nil {

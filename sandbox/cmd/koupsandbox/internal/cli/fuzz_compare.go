@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// compareFuzz runs the same fuzz schedules with two configurations.
+// compareFuzz runs the same fuzz schedules with two sandbox configurations and compares the results.
 func (s *commands) compareFuzz(c *cli.Context, options fuzz.Options) error {
 	if c.IsSet("shrink") {
 		return usageError{errors.New(

@@ -21,7 +21,7 @@ const (
 	sandboxCategory    = "SANDBOX"
 )
 
-// describe returns the description of a command. It consists of the text, if it is not empty, and of command lines as
+// describe returns the description of a command: the text, if it is not empty, followed by the command lines in
 // examples.
 func describe(text string, examples ...string) string {
 	if text != "" {
@@ -36,9 +36,8 @@ var urfaveFlagHelp = cli.FlagStringer
 // valuePrefix matches the placeholder at the start of a usage text.
 var valuePrefix = regexp.MustCompile("\t[A-Z][A-Z0-9=:_]*: ")
 
-// flagHelp renders the help of a flag. A usage text has the form "`NAME`: name of the sandbox". urfave/cli reads the
-// placeholder from this text, and flagHelp removes the placeholder from the rendered text. It also removes the
-// default value of boolean flags.
+// flagHelp renders the help of a flag. In a usage text such as "`NAME`: name of the sandbox", the quoted placeholder
+// is only for urfave/cli, and flagHelp removes it. It also removes the default value of boolean flags.
 func flagHelp(f cli.Flag) string {
 	text := valuePrefix.ReplaceAllString(urfaveFlagHelp(f), "\t")
 	return strings.Replace(text, " (default: false)", "", 1)

@@ -78,7 +78,7 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	return nil
 }
 
-// moduleName returns the module name that the flag sets. Without the flag, it returns the name of the directory.
+// moduleName returns the module name from the flag. Without the flag, it returns the name of the directory.
 func moduleName(nameFlagValue, dir string) (string, error) {
 	name, source, fix := nameFlagValue, "--name", ""
 	if name == "" {
@@ -98,7 +98,7 @@ func moduleName(nameFlagValue, dir string) (string, error) {
 	return name, nil
 }
 
-// checkFree returns an error if one of the files already exists.
+// checkFree returns an error if any of the files to write already exists.
 func checkFree(dir string, paths []string) error {
 	var existing []string
 	for _, path := range paths {
@@ -117,7 +117,7 @@ func checkFree(dir string, paths []string) error {
 	return nil
 }
 
-// writeAll writes all files. If it fails, it leaves none of the files.
+// writeAll writes all files. If it fails, it removes the files that it has written.
 func writeAll(dir string, paths []string, files map[string][]byte) (err error) {
 	var written []string
 	defer func() {

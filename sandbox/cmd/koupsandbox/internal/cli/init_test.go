@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// tree returns the content of all files in a directory tree.
+// tree returns the content of each file in a directory tree, by path.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -32,8 +32,8 @@ func tree(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// TestInit checks that init writes the example of this repository with another module name, and that lint and run
-// accept the files without changes.
+// TestInit checks that init writes the example module of this repository with another module name, and that lint and
+// run accept the written files unchanged.
 func TestInit(t *testing.T) {
 	example := tree(t, filepath.Join("..", "..", "..", "..", "..", "examples", "module"))
 	for ci, file := range map[string]string{"github": ".github/workflows/scenarios.yml", "gitlab": ".gitlab-ci.yml",
@@ -82,7 +82,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// TestInitKeepsExistingFiles checks that init writes no files if one of the files exists.
+// TestInitKeepsExistingFiles checks that init fails and writes nothing if one of the files already exists.
 func TestInitKeepsExistingFiles(t *testing.T) {
 	home := t.TempDir()
 	dir := filepath.Join(home, "mine")

@@ -122,7 +122,7 @@ func (s *commands) printLog(ctx context.Context, path string, tail int, follow b
 	}
 }
 
-// lastLines returns the offset at which the last count lines of a file begin.
+// lastLines returns the offset of the last count lines of a file.
 func lastLines(f io.Reader, count int) (int64, error) {
 	starts := []int64{0}
 	for lines := bufio.NewReader(f); ; {

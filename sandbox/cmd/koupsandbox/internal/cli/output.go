@@ -63,8 +63,8 @@ func (s *commands) printAs(format string, value any) error {
 	return nil
 }
 
-// table prints rows of cells, each row on one line. The first row is the header. It escapes control characters in the
-// cells.
+// table prints each row of cells on one line, with aligned columns. The first row is the header. It escapes control
+// characters in the cells.
 func table(w io.Writer, rows [][]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for _, row := range rows {

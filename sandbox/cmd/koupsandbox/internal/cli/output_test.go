@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
-// serveDaemon runs a fake daemon for the sandbox koup. The daemon has one answer for each URL path.
+// serveDaemon runs a fake daemon for the sandbox koup. The map answers contains the response for each URL path.
 func serveDaemon(t *testing.T, home string, answers map[string]any) {
 	t.Helper()
 	dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir("koup")

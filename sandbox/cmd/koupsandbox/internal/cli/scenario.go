@@ -161,7 +161,7 @@ func (s *commands) newScenario(c *cli.Context, list []string) error {
 	return nil
 }
 
-// createFile creates and writes a file. It returns fs.ErrExist if the file already exists.
+// createFile creates a file with the given content. It returns fs.ErrExist if the file already exists.
 func createFile(path string, text []byte) error {
 	//nolint:gosec // a file in the user's repository
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)

@@ -60,7 +60,7 @@ func (s *commands) explain(topic string) error {
 	return nil
 }
 
-// topics returns the topics of the command explain, sorted. It does not include field paths.
+// topics returns the topics that the command explain accepts, sorted, without field paths.
 func (s *commands) topics() []string {
 	topics := []string{"rules"}
 	if e, err := explain.New(v1alpha1.ScenarioSchema); err == nil {

@@ -86,7 +86,7 @@ func (s *commands) lint(c *cli.Context, paths []string) error {
 
 var textNotChecked = language.Text{EN: "not checked: {finding}", ZH: "未检查：{finding}"}
 
-// printLint prints the findings to standard output, and what lint did not check to standard error.
+// printLint prints the findings to standard output. It prints the items that lint could not check to standard error.
 func (s *commands) printLint(l language.Language, report lint.Report, manifests bool) {
 	for _, f := range report.Findings {
 		if f.Level != lint.Info {
@@ -110,7 +110,8 @@ func isRegular(path string) bool {
 
 const liveFlag = "live"
 
-// connectLive connects to the cluster with which manifests are compared, if --live is set.
+// connectLive connects to the cluster with which lint --live compares the manifests, and sets o.Live. Without --live,
+// it only checks that no flag selects a cluster.
 func (s *commands) connectLive(c *cli.Context, o *lint.Options, manifests int) error {
 	if !c.Bool(liveFlag) {
 		for _, flag := range []string{nameFlag, namespaceFlag, "n", contextFlag, kubeconfigFlag} {

@@ -136,7 +136,7 @@ func (s *commands) printPlan(scenarios []*source.Scenario, repeat int) error {
 }
 
 // checkNeedsUp returns an error if the command line contains settings for a new sandbox but not --up. It ignores
-// settings in environment variables, because other commands use them, too.
+// settings in environment variables, because the environment variables also apply to other commands.
 func (s *commands) checkNeedsUp(c *cli.Context) error {
 	for _, flag := range flagsOfSettings(settings()) {
 		if name := flag.Names()[0]; s.onCommandLine(name) && !c.Bool("up") {
@@ -147,8 +147,9 @@ func (s *commands) checkNeedsUp(c *cli.Context) error {
 	return nil
 }
 
-// sandboxFor returns the sandbox in which scenarios run. It also returns a function that stops the sandbox if
-// sandboxFor has created it.
+// sandboxFor returns the sandbox in which the scenarios run: with --up, a running or a new sandbox, and otherwise a
+// running sandbox. It also returns a function to call after the runs, which stops the sandbox if sandboxFor has
+// created it and --keep is not set.
 func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sandbox.Sandbox, func() error, error) {
 	keepRunning := func() error { return nil }
 	if !c.Bool("up") {
@@ -195,7 +196,7 @@ func (s *commands) sandboxFor(c *cli.Context, scenarios []*source.Scenario) (*sa
 	}, nil
 }
 
-// upFlags returns the flags with which another command creates the same sandbox again. It returns nil without --up.
+// upFlags returns the flags that make another command create the same sandbox. It returns nil if --up is not set.
 func upFlags(c *cli.Context) []string {
 	if !c.Bool("up") {
 		return nil
@@ -209,7 +210,8 @@ func upFlags(c *cli.Context) []string {
 	return words
 }
 
-// setSpeed sets the time scale that the scenarios require, unless the user has set a time scale.
+// setSpeed sets the time scale that the scenarios require, unless the user has set one. It returns an error if the
+// scenarios require different time scales.
 func setSpeed(c *cli.Context, config *v1alpha1.Sandbox, scenarios []*source.Scenario) error {
 	required := 0
 	for _, s := range scenarios {
@@ -229,8 +231,9 @@ func setSpeed(c *cli.Context, config *v1alpha1.Sandbox, scenarios []*source.Scen
 	return nil
 }
 
-// checkRunning returns an error if the provider of the running sandbox differs from the requested provider, because
-// results can differ between providers. It prints a note if other settings are ignored.
+// checkRunning checks whether a running sandbox fits the requested settings. It returns an error if the provider
+// differs from the requested provider, because results can differ between providers. It prints a note if other
+// settings are ignored.
 func (s *commands) checkRunning(c *cli.Context, up *sandbox.Sandbox, config *v1alpha1.Sandbox) error {
 	status, err := up.Status(c.Context, false)
 	if err != nil {
@@ -285,7 +288,7 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 	return r, err
 }
 
-// report writes the requested reports. It also writes them after Ctrl-C. It does nothing and returns nil if r is nil.
+// report writes all requested reports, even after Ctrl-C. If r is nil, it does nothing and returns nil.
 func (s *commands) report(c *cli.Context, r *scenario.Report, format string) error {
 	if r == nil {
 		return nil
@@ -311,7 +314,8 @@ func (s *commands) report(c *cli.Context, r *scenario.Report, format string) err
 	return errs
 }
 
-// requestLog writes the requests of all runs as JSON lines. After a write error, it ignores further requests.
+// requestLog writes the requests of all runs to a file as JSON lines. After a write error, it ignores further
+// requests, and close returns the error.
 type requestLog struct {
 	file *os.File
 	w    *bufio.Writer
@@ -349,7 +353,7 @@ type statusLine struct {
 	on    bool
 	width int
 	ended int
-	steps map[string]string // last step of each run, by namespace
+	steps map[string]string // message of the latest step of each run, by namespace
 }
 
 func (l *statusLine) event(e scenario.ProgressEvent) {

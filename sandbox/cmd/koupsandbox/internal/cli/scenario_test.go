@@ -24,8 +24,7 @@ spec:
     - assert: {cel: "pods.al(p, true)"}
 `
 
-// TestInvalidScenario checks that all errors in a scenario are reported with line numbers, and that nothing is
-// started.
+// TestInvalidScenario checks that run reports all errors in a scenario with their line numbers and starts nothing.
 func TestInvalidScenario(t *testing.T) {
 	home := t.TempDir()
 	check.Must(t, os.WriteFile(filepath.Join(home, "bad.yaml"), []byte(badScenario), 0o600))
@@ -85,7 +84,7 @@ func TestNewScenario(t *testing.T) {
 }
 
 // TestSettingsRequireUp checks that sandbox settings on the command line are rejected without --up. Settings in
-// environment variables must be ignored, because other commands use them.
+// environment variables must be ignored, because they also apply to other commands.
 func TestSettingsRequireUp(t *testing.T) {
 	home := t.TempDir()
 	run(t, home, "scenario", "new", "--dir", "HOME", "s")
@@ -183,8 +182,8 @@ spec:
 	}
 }
 
-// TestLintWithoutInput checks that lint reports what it did not check, and that it fails if there is nothing to
-// check.
+// TestLintWithoutInput checks that lint lists the items that it could not check, and that it fails if there is
+// nothing to check.
 func TestLintWithoutInput(t *testing.T) {
 	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {selector: {app: s}}\n"
@@ -216,8 +215,8 @@ func TestLintWithoutInput(t *testing.T) {
 	}
 }
 
-// TestLintIrregularFiles checks that lint of a directory reads only regular files. A symbolic link without a target
-// must not stop lint, and lint must not read a pipe, because reading it would block.
+// TestLintIrregularFiles checks that lint of a directory reads only regular files. A dangling symbolic link must not
+// stop lint. Lint must not read a named pipe, because the read would block.
 func TestLintIrregularFiles(t *testing.T) {
 	home := t.TempDir()
 	check.Must(t, os.Symlink("missing", filepath.Join(home, "a.yaml")))

@@ -17,11 +17,12 @@ const brokerPassword = "KOUPSANDBOX_BROKER_PASSWORD" //nolint:gosec // the name 
 
 // setting describes a flag of the commands that create a sandbox, and the configuration field that the flag sets.
 type setting struct {
-	field string // field path of JSON names, such as spec.bases.count
+	field string // path of JSON names, such as spec.bases.count
 	flag  cli.Flag
 }
 
-// sandboxSettings returns the settings that only up has. Scenarios define their own bases.
+// sandboxSettings returns the settings that only the command up accepts. Other commands that create a sandbox do not
+// accept them, because scenarios and fuzz schedules define their own bases.
 func sandboxSettings() []setting {
 	return []setting{
 		{"metadata.name", sandboxNameFlag()},
@@ -40,7 +41,7 @@ func sandboxSettings() []setting {
 	}
 }
 
-// settings returns the settings of all commands that can create a sandbox.
+// settings returns the settings that all commands that create a sandbox accept.
 func settings() []setting {
 	return []setting{
 		{"spec.bases.runtime",
@@ -138,15 +139,24 @@ func settings() []setting {
 				Category: brokerCategory}},
 		{"spec.broker.consent",
 			&cli.BoolFlag{Name: "broker-consent",
-				Usage:    "start even if other clients already publish messages for the environment on the external " +
+				Usage: "start even if other clients already publish messages for the environment on the external " +
 					"broker",
 				Category: brokerCategory}},
 		{"spec.wait", &cli.DurationFlag{Name: "wait",
-			Usage:       "`DURATION`: maximum time for each step of the startup",
+			Usage: "`DURATION`: maximum time for each step of the startup",
 			DefaultText: "1m (5m with kind or with bases in Pods), plus 15s per 1000 bases " +
 				"(4m per 1000 bases in an existing cluster)",
-			Category:    sandboxCategory, EnvVars: []string{"KOUPSANDBOX_WAIT"}}},
+			Category: sandboxCategory, EnvVars: []string{"KOUPSANDBOX_WAIT"}}},
 	}
+}
+
+// FlagFields returns the configuration field that each flag overrides, by the name of the flag with its dashes.
+func FlagFields() map[string]string {
+	fields := map[string]string{}
+	for _, s := range slices.Concat(sandboxSettings(), settings()) {
+		fields["--"+s.flag.Names()[0]] = s.field
+	}
+	return fields
 }
 
 func newConfigFlag() *cli.StringFlag {
@@ -164,8 +174,8 @@ func flagsOfSettings(list []setting) []cli.Flag {
 
 // configFrom merges the flags of a command, a configuration file, and the defaults, in this order of precedence. If
 // the file name is empty, there is no configuration file. presets sets defaults of the command; it can be nil.
-// countIsDefault reports whether neither a flag nor the file sets the number of bases. The error lists all invalid
-// settings.
+// countIsDefault reports whether the number of bases is the default, because neither a flag nor the file sets it. The
+// error lists all invalid settings.
 func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (config *v1alpha1.Sandbox,
 	countIsDefault bool, err error) {
 	config, origins := &v1alpha1.Sandbox{}, &v1alpha1.Origins{}
@@ -199,8 +209,8 @@ func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (conf
 	return config, !origins.IsSet("spec.bases.count"), nil
 }
 
-// setField sets the configuration field at a path of JSON names to the value of a flag. It allocates pointers in the
-// path. It panics if the field does not exist or has another type, because both are programming errors.
+// setField sets the configuration field at a path of JSON names to the value of a flag. It allocates nil pointers on
+// the path. If the field does not exist or has another type, which is a programming error, setField panics.
 func setField(config *v1alpha1.Sandbox, path string, value any) {
 	field := reflect.ValueOf(config).Elem()
 	for name := range strings.SplitSeq(path, ".") {

@@ -120,7 +120,7 @@ func (s *commands) printList(all []*sandbox.Status) {
 	table(s.Out, rows)
 }
 
-// number formats a number. It returns an empty string for 0.
+// number formats a number for a table. It returns an empty string for 0.
 func number(n int) string {
 	if n == 0 {
 		return ""

@@ -161,8 +161,8 @@ func (s *commands) down() *cli.Command {
 	}
 }
 
-// endForeground stops the sandbox of up --foreground and removes its state. It continues if the context of the
-// command is canceled, because Ctrl-C is the normal way to end the command.
+// endForeground stops the sandbox that up --foreground has started, and removes its state. It runs to completion even
+// if the context of the command is canceled, because Ctrl-C is the normal way to end the command.
 func endForeground(c *cli.Context, home, name string, err error) error {
 	ctx := context.WithoutCancel(c.Context)
 	_, downErr := sandbox.Down(ctx, sandbox.DownOptions{Home: home, Name: name})

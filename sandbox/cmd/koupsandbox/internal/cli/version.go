@@ -40,7 +40,7 @@ func (s *commands) printVersions(v sandbox.Versions) {
 	}
 }
 
-// man returns the hidden command that prints the man page for a release.
+// man returns the hidden command that prints the man page. The release process uses it.
 func (s *commands) man() *cli.Command {
 	return &cli.Command{
 		Name:   "man",

@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// TestFilesOfFirstVersionAreValid checks that this version reads the files of the first version, as
+// TestFilesOfFirstVersionAreValid checks that this version can read the files that the first version wrote, as
 // docs/en/reference/versions.md guarantees. Do not change these files.
 func TestFilesOfFirstVersionAreValid(t *testing.T) {
 	const dir = "testdata/first-version"

@@ -88,7 +88,7 @@ func (s *commands) runWhy(c *cli.Context, list []string) error {
 	return s.printResult(c, answer, func(bool) { s.printAnswer(l, answer) })
 }
 
-// clusterClient returns a client for the cluster that the flags of clusterFlags select, and the selected namespace.
+// clusterClient returns a client for the cluster that the flags from clusterFlags select, and the selected namespace.
 func (s *commands) clusterClient(c *cli.Context) (kubernetes.Interface, string, error) {
 	config, err := s.clientConfig(c)
 	if err != nil {
@@ -111,8 +111,9 @@ func (s *commands) clusterClient(c *cli.Context) (kubernetes.Interface, string, 
 	return client, namespace, nil
 }
 
-// clientConfig returns the client configuration for the selected cluster. It uses the kubeconfig of --kubeconfig, the
-// default kubeconfig of kubectl with the context of --context, or the kubeconfig of the sandbox.
+// clientConfig returns the client configuration for the selected cluster. It reads the file from --kubeconfig. Without
+// this flag, it reads kubectl's default kubeconfig if --context is set or the binary runs as a kubectl plugin, and
+// otherwise the kubeconfig of the sandbox.
 func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.String(contextFlag)}
 	load := func(path string) clientcmd.ClientConfig {
@@ -142,8 +143,8 @@ func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) 
 
 const kubectlPlugin = "kubectl-koupsandbox"
 
-// isKubectlPlugin reports whether the binary runs as a kubectl plugin. A plugin uses the current cluster of kubectl
-// by default.
+// isKubectlPlugin reports whether the binary runs as a kubectl plugin. A plugin uses the current kubectl context by
+// default.
 func (s *commands) isKubectlPlugin() bool {
 	return len(s.args) > 0 && filepath.Base(s.args[0]) == kubectlPlugin
 }
@@ -169,7 +170,7 @@ func targetNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, err
 	return cmp.Or(namespace, "default"), nil
 }
 
-// The texts around an explanation. Words in braces are placeholders.
+// The texts that why prints with an explanation. Words in braces are placeholders.
 var (
 	textSentence = language.Text{EN: "{text}.", ZH: "{text}。"}
 	textReason   = language.Text{EN: "{reason} of {target}", ZH: "{target} 的情形：{reason}"}

@@ -47,8 +47,8 @@ func apiServer(t *testing.T) string {
 	return file
 }
 
-// TestWhy checks that why queries any cluster without a sandbox, and that it escapes control characters that come
-// from the cluster.
+// TestWhy checks that why can query a cluster that does not belong to a sandbox, and that it escapes control
+// characters from the cluster.
 func TestWhy(t *testing.T) {
 	file := apiServer(t)
 	r := run(t, t.TempDir(), "why", "biz1", "--kubeconfig", file)
@@ -76,7 +76,7 @@ ModuleLabelMissing of pod/biz1
 	}
 }
 
-// TestWhyAsPlugin checks that why, as a kubectl plugin, queries the cluster that kubectl uses.
+// TestWhyAsPlugin checks that why, run as a kubectl plugin, queries the current cluster of kubectl.
 func TestWhyAsPlugin(t *testing.T) {
 	t.Setenv("KUBECONFIG", apiServer(t))
 	var out, errOut bytes.Buffer
@@ -87,8 +87,8 @@ func TestWhyAsPlugin(t *testing.T) {
 	}
 }
 
-// TestLintLive checks that lint --live compares a manifest with any cluster. The test cluster contains one Pod and no
-// bases.
+// TestLintLive checks that lint --live can compare a manifest with a cluster that does not belong to a sandbox. The
+// cluster in the test contains one Pod and no bases.
 func TestLintLive(t *testing.T) {
 	file, manifest := apiServer(t), filepath.Join(t.TempDir(), "biz1.yaml")
 	write := func(text string) {
@@ -128,7 +128,7 @@ func TestLintLive(t *testing.T) {
 	r.expect(t, 2, seeHelp("scenario lint"), "scenarios")
 }
 
-// TestWhyErrors checks that an invalid command line prints one error message.
+// TestWhyErrors checks that each invalid command line prints one error message.
 func TestWhyErrors(t *testing.T) {
 	file := apiServer(t)
 	for _, tc := range []struct {

@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// downTime is the timeout for stopping the sandbox. Ctrl-C does not interrupt the stop.
+	// downTime is the timeout for stopping the sandbox. Ctrl-C does not interrupt the shutdown.
 	downTime = 30 * time.Second
-	// waitTime is the timeout of each step of starting the sandbox.
+	// waitTime is the timeout of each step of the sandbox startup.
 	waitTime = time.Minute
 )
 
@@ -42,7 +42,7 @@ type Options struct {
 	Binaries sandbox.Binaries
 	// Keep keeps the sandbox with its bases and Pods running after the demo. Default: Run stops the sandbox.
 	Keep bool
-	// Progress receives the steps of starting the sandbox. Ready is called when the sandbox is ready. Default: no
+	// Progress receives each step of the sandbox startup. Ready is called when the sandbox is ready. Default: no
 	// progress output.
 	Progress func(sandbox.Event)
 	Ready    func()
@@ -92,7 +92,7 @@ func Run(ctx context.Context, o Options) (report *scenario.Report, err error) {
 	return runScenarios(ctx, up, scenarios, o)
 }
 
-// down stops the sandbox. It runs to completion even after Ctrl-C.
+// down stops the sandbox. Ctrl-C does not interrupt it.
 func down(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTime)
 	defer cancel()

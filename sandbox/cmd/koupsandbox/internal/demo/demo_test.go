@@ -154,12 +154,13 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
-// TestCheckResult checks that CheckResult returns an error if a run of the demo does not have the expected result.
+// TestCheckResult checks that CheckResult returns an error that names the workload if a demo run does not have the
+// expected result.
 func TestCheckResult(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		left, right *scenario.Run
-		want        string // the workload, and how its scenario run ended
+		want        string // workload and result that the error must name; empty if there is no error
 	}{
 		{"expected results", run(deployment, scenario.Passed, 900, 0), run(daemonSet, scenario.Failed, 900, 9), ""},
 		{"the Deployment loses requests", run(deployment, scenario.Failed, 900, 1),

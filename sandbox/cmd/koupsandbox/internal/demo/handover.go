@@ -7,14 +7,14 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// instant is the maximum time between the deactivation of the old version and the activation of the new version that
-// is printed as one switch.
+// instant is the maximum gap between the deactivation of the old version and the activation of the new version that
+// is printed as an immediate switch.
 const instant = 5 * time.Millisecond
 
 // baseTracker tracks the active version of the demo module on a base, and gaps during which no version is active.
 type baseTracker struct {
 	state    events.State
-	since    time.Time // start of the gap without an active version; zero outside a gap
+	since    time.Time // start of the gap without an active version
 	before   string    // active version before the gap
 	reported bool      // whether a message about the gap was printed
 }
@@ -46,7 +46,7 @@ func (p *baseTracker) apply(base string, e events.Event) (text string, bad bool)
 	return "", false
 }
 
-// version returns the first module version in the given state, or the empty string.
+// version returns the version of the first module in the given state on a base, or the empty string.
 func (p *baseTracker) version(base string, state events.ModuleState) string {
 	if b := p.state.Bases.Get(base); b != nil {
 		for _, m := range b.Modules {

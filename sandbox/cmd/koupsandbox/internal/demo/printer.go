@@ -24,15 +24,15 @@ const (
 )
 
 const (
-	// defaultWidth is the output width if Out is not a terminal. Output narrower than minColumnsWidth is not split
-	// into columns.
+	// defaultWidth is the output width in columns if Options.Width is not set. Output narrower than minColumnsWidth
+	// is not split into one column per scenario.
 	defaultWidth, minColumnsWidth = 100, 84
 )
 
 // printer prints the events of each scenario in its own column. Its methods may be called concurrently.
 type printer struct {
 	out   io.Writer
-	width int // width of a column; 0 if the output has no columns
+	width int // width of a column in characters; 0 if the output is not split into columns
 	color bool
 	clock clock.PassiveClock
 
@@ -77,7 +77,7 @@ func newPrinter(o Options) *printer {
 func (t *printer) printHeader() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.printf("\nVersion 1.0.0 of the module \"stock\" is active on two groups of three bases, under requests.\n" +
+	t.printf("\nTwo groups of three bases run version 1.0.0 of the module \"stock\" and receive requests.\n" +
 		"Version 2.0.0 is released in two ways:\n\n")
 	if t.width == 0 {
 		return

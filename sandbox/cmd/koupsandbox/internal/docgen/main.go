@@ -1,10 +1,14 @@
-// Command docgen writes the generated sections of docs/en and docs/zh from the code, the scenarios and the Makefile.
-// The Chinese texts are in docs/chinese.yaml. Missing and unused texts are errors. Run it with make generate.
+// Command docgen writes the generated sections of docs/en and docs/zh from the code and the scenarios. Run it with make
+// generate.
+//
+// The Chinese texts are in docs/chinese.yaml. If a text is missing, docgen prints a warning, and the Chinese page has
+// the English text with the mark untranslated. An unused text is an error.
 package main
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -26,7 +30,8 @@ type cell struct{ en, zh string }
 // same returns a cell with the same text in both languages.
 func same(text string) cell { return cell{text, text} }
 
-// table is a table of a documentation page. If the title is empty, the table has no heading.
+// table is a table of a documentation page. If the title is empty, the table has no heading. If there are no columns,
+// it is a list whose items have a term and a description.
 type table struct {
 	title   cell
 	columns []cell
@@ -40,20 +45,25 @@ type translations struct {
 	missing []string
 }
 
-// text returns a cell with an English text from the code and the Chinese text of the given key.
+// untranslated precedes an English text on a Chinese page.
+const untranslated = "〔未翻译〕"
+
+// text returns a cell with an English text from the code and the Chinese text of the given key. If there is no Chinese
+// text, the cell has the marked English text.
 func (w *translations) text(section, key, en string) cell {
 	w.used[section+"\x00"+key] = true
 	zh, found := w.texts[section][key]
 	if !found {
-		w.missing = append(w.missing, fmt.Sprintf("%s: %q (%s)", section, key, en))
+		w.missing = append(w.missing, fmt.Sprintf("%s: %q (%s)", section, key, strings.Join(strings.Fields(en), " ")))
+		zh = untranslated + en
 	}
 	return cell{en, zh}
 }
 
-// literal matches texts that need no translation: numbers, names and quoted words.
+// literal matches default values that need no translation: numbers, names and quoted words.
 var literal = regexp.MustCompile(`^("[^"]*"|[~$:./\w-]*|[\d.]+ ?\w*)$`)
 
-// defaultCell returns the cell for a default value.
+// defaultCell returns the table cell for a default value.
 func (w *translations) defaultCell(text string) cell {
 	text = strings.ReplaceAll(text, "`", "")
 	switch unquoted := strings.Trim(text, `"`); {
@@ -65,22 +75,23 @@ func (w *translations) defaultCell(text string) cell {
 	return w.text("defaults", text, text)
 }
 
-// err returns an error that lists missing and unused translations.
-func (w *translations) err() error {
-	var errs []error
-	for _, m := range w.missing {
-		errs = append(errs, fmt.Errorf("missing: %s", m))
+// report prints a warning for each missing Chinese text. It returns an error that lists the unused Chinese texts.
+func (w *translations) report(warnings io.Writer) error {
+	slices.Sort(w.missing)
+	for _, m := range slices.Compact(w.missing) {
+		_, _ = fmt.Fprintf(warnings, "docgen: warning: docs/chinese.yaml has no text for %s\n", m)
 	}
+	var errs []error
 	for section, texts := range w.texts {
 		for key := range texts {
 			if !w.used[section+"\x00"+key] {
-				errs = append(errs, fmt.Errorf("stale: %s: %q", section, key))
+				errs = append(errs, fmt.Errorf("%s: %q", section, key))
 			}
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	if len(errs) > 0 {
-		return fmt.Errorf("docs/chinese.yaml does not match the code:\n%w", errors.Join(errs...))
+		return fmt.Errorf("docs/chinese.yaml has texts that are not used; delete them:\n%w", errors.Join(errs...))
 	}
 	return nil
 }
@@ -108,9 +119,9 @@ func run() error {
 		"fault-codes":       faultCodes,
 		"error-codes":       errorCodes,
 		"why-reasons":       whyReasons,
+		"lint-rules":        lintRules,
 		"catalogue":         catalogue,
 		"steps":             stepKinds,
-		"make":              targets,
 	} {
 		tables, err := build(w)
 		if err != nil {
@@ -118,7 +129,7 @@ func run() error {
 		}
 		sections[name] = tables
 	}
-	if err := w.err(); err != nil {
+	if err := w.report(os.Stderr); err != nil {
 		return err
 	}
 	for _, language := range []string{"en", "zh"} {
@@ -142,7 +153,7 @@ func readYAML(path string, into any) error {
 
 var section = regexp.MustCompile(`(?s)(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->\n)`)
 
-// writePages writes each generated section into the page that contains the section marker.
+// writePages writes each generated section into the page that contains the marker of the section.
 func writePages(language string, sections map[string][]table) error {
 	placed := map[string]bool{}
 	err := filepath.WalkDir(filepath.Join(root, "docs", language), func(path string, d fs.DirEntry, err error) error {
@@ -181,22 +192,29 @@ func writePages(language string, sections map[string][]table) error {
 
 func markdown(tables []table, language string) string {
 	var b strings.Builder
-	in := func(c cell) string {
-		text := c.en
+	text := func(c cell) string {
 		if language == "zh" {
-			text = c.zh
+			return strings.Join(strings.Fields(c.zh), " ")
 		}
-		return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
+		return strings.Join(strings.Fields(c.en), " ")
 	}
 	line := func(cells []cell) {
 		for _, c := range cells {
-			fmt.Fprintf(&b, "| %s ", in(c))
+			fmt.Fprintf(&b, "| %s ", strings.ReplaceAll(text(c), "|", `\|`))
 		}
 		b.WriteString("|\n")
 	}
 	for _, t := range tables {
 		if t.title.en != "" {
-			fmt.Fprintf(&b, "## %s\n\n", in(t.title))
+			fmt.Fprintf(&b, "## %s\n\n", text(t.title))
+		}
+		if len(t.columns) == 0 {
+			colon := map[string]string{"en": ": ", "zh": "："}[language]
+			for _, row := range t.rows {
+				fmt.Fprintf(&b, "- %s%s%s\n", text(row[0]), colon, text(row[1]))
+			}
+			b.WriteString("\n")
+			continue
 		}
 		line(t.columns)
 		b.WriteString(strings.Repeat("|---", len(t.columns)) + "|\n")

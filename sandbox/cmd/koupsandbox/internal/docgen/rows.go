@@ -4,14 +4,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/sandbox/internal/lint"
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
+
+// noAdvice is the suggestion of codes for which the Koupleless documentation has no advice. The tables omit it.
+const noAdvice, noAdviceZH = "investigate", "请排查"
 
 // errorCodes returns the tables of error codes. Their Chinese texts come from the code, not from translations.
 func errorCodes(*translations) ([]table, error) {
@@ -24,10 +27,13 @@ func errorCodes(*translations) ([]table, error) {
 				table{title: same(string(of)),
 					columns: []cell{{"Code", "错误码"}, {"Meaning", "含义"}, {"What to do", "处理"}}})
 		}
+		advice := cell{info.Suggestion, strings.TrimPrefix(info.SuggestionZH, "-")}
+		if advice == (cell{noAdvice, noAdviceZH}) {
+			advice = cell{}
+		}
 		t := &tables[len(tables)-1]
 		t.rows = append(t.rows,
-			[]cell{same("`" + string(info.Code) + "`"), {info.Meaning, info.MeaningZH},
-				{info.Suggestion, strings.TrimPrefix(info.SuggestionZH, "-")}})
+			[]cell{same("`" + string(info.Code) + "`"), {info.Meaning, info.MeaningZH}, advice})
 	}
 	return tables, nil
 }
@@ -41,13 +47,23 @@ func whyReasons(*translations) ([]table, error) {
 	return []table{t}, nil
 }
 
-// groups are the scenario groups of the catalogue in the order of the page.
-var groups = []string{"rollout", "peer", "base", "disturbance", "failure"}
+// lintRules returns the table of the rules of koupsandbox scenario lint.
+func lintRules(w *translations) ([]table, error) {
+	t := table{columns: []cell{{"Rule", "规则"}, {"Level", "级别"}, {"Requirement", "要求"}}}
+	for _, r := range lint.Rules() {
+		t.rows = append(t.rows,
+			[]cell{same("`" + r.ID + "`"), same(string(r.Level)), w.text("lintRules", r.ID, r.Title)})
+	}
+	return []table{t}, nil
+}
 
-// catalogue returns the tables of the scenarios in the repository.
+// groups are the scenario groups of the catalogue in the order of the page.
+var groups = []string{"rollout", "peer", "base", "disturbance", "failure", "long"}
+
+// catalogue returns a list of the scenarios in the repository for each group.
 func catalogue(w *translations) ([]table, error) {
 	var files []string
-	for _, dir := range []string{"scenarios", "scenarios/regressions"} {
+	for _, dir := range []string{"scenarios", "scenarios/regressions", "scenarios/long"} {
 		found, err := filepath.Glob(filepath.Join(root, dir, "*.yaml"))
 		if err != nil {
 			return nil, err
@@ -77,37 +93,21 @@ func catalogue(w *translations) ([]table, error) {
 		if err != nil {
 			return nil, err
 		}
-		link := same(fmt.Sprintf("[%s](../../../%s)", name, filepath.ToSlash(path)))
+		link := same(fmt.Sprintf("[`%s`](../../../%s)", name, filepath.ToSlash(path)))
 		rows[group] = append(rows[group],
 			[]cell{link, w.text("catalogue", name, strings.TrimSuffix(s.Spec.Description, "."))})
 	}
 	var tables []table
 	for _, group := range groups {
 		title := map[string]string{"rollout": "Rollouts", "peer": "Peer deployment", "base": "Bases",
-			"disturbance": "Disturbances", "failure": "Failures"}[group]
+			"disturbance": "Faults", "failure": "Failures", "long": "Long outages"}[group]
 		c := w.text("groups", group, title)
 		tables = append(tables,
-			table{title: c, columns: []cell{same("`-l group=" + group + "`"), {"What it shows", "说明什么"}},
-				rows: rows[group]})
+			table{title: cell{c.en + " (`group=" + group + "`)", c.zh + "（`group=" + group + "`）"}, rows: rows[group]})
 		delete(rows, group)
 	}
 	for group := range rows {
 		return nil, fmt.Errorf("scenarios have the unknown group %q", group)
 	}
 	return tables, nil
-}
-
-var target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*?## (.*)$`)
-
-// targets returns the table of the Makefile targets that are listed by make help.
-func targets(w *translations) ([]table, error) {
-	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		return nil, err
-	}
-	t := table{columns: []cell{{"Target", "目标"}, {"What it does", "作用"}}}
-	for _, m := range target.FindAllStringSubmatch(string(text), -1) {
-		t.rows = append(t.rows, []cell{same("`make " + m[1] + "`"), w.text("make", m[1], m[2])})
-	}
-	return []table{t}, nil
 }

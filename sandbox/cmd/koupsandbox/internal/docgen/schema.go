@@ -34,7 +34,7 @@ func settings(w *translations) ([]table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := table{columns: []cell{{"Field", "字段"}, {"Value", "取值"}, {"Default", "默认值"}, {"Meaning", "含义"}}}
+	var t table
 	fields(s, "", func(path, name string, f *jsonschema.Schema) {
 		if path == "kind" || path == "apiVersion" || path == "metadata" || path == "spec" {
 			return
@@ -44,11 +44,40 @@ func settings(w *translations) ([]table, error) {
 			defaultText = m[1]
 			text = strings.Replace(text, m[0], " ", 1)
 		}
-		t.rows = append(t.rows,
-			[]cell{same("`" + path + "`"), values(f), w.defaultCell(defaultText),
-				w.text("settings", path, withYAMLName(name, text))})
+		shown := same("`" + path + "`")
+		if len(f.Enum) > 0 || f.Minimum != "" {
+			v := values(f)
+			shown = cell{shown.en + " (" + v.en + ")", shown.zh + "（" + strings.ReplaceAll(v.zh, ", ", "、") + "）"}
+		}
+		meaning := w.text("settings", path, describe(name, text))
+		if d := w.defaultCell(defaultText); d.en != "" {
+			meaning = cell{meaning.en + " Default: " + d.en + ".", meaning.zh + "。默认：" + d.zh}
+		}
+		t.rows = append(t.rows, []cell{shown, meaning})
 	})
 	return []table{t}, nil
+}
+
+// page matches the path of an English page.
+var page = regexp.MustCompile(`docs/en/([a-z-]+/)([a-z0-9-]+)\.md`)
+
+// sibling matches the Go name of another field in the description of a setting.
+var sibling = regexp.MustCompile(`([ ,])(Args|Command|Env|Files|Image|Port|WorkingDir)\b`)
+
+// describe returns the description of a setting without its name, with YAML names and with links to pages.
+func describe(name, text string) string {
+	text = withYAMLName(name, text)
+	if rest, found := strings.CutPrefix(text, "`"+name+"` "); found {
+		rest = strings.TrimPrefix(strings.TrimPrefix(rest, "is the "), "is a ")
+		text = strings.ToUpper(rest[:1]) + rest[1:]
+	}
+	text = sibling.ReplaceAllStringFunc(text, func(found string) string {
+		return found[:1] + "`" + strings.ToLower(found[1:2]) + found[2:] + "`"
+	})
+	return page.ReplaceAllStringFunc(text, func(path string) string {
+		m := page.FindStringSubmatch(path)
+		return "[" + strings.ReplaceAll(m[2], "-", " ") + "](../" + m[1] + m[2] + ".md)"
+	})
 }
 
 // fields visits all fields of a schema, including nested fields. It visits a parent before its fields.
@@ -60,7 +89,7 @@ func fields(s *jsonschema.Schema, path string, visit func(path, name string, f *
 	}
 }
 
-// withYAMLName replaces a Go field name at the start of a text by its YAML name.
+// withYAMLName replaces the Go field name at the start of a text with the YAML name.
 func withYAMLName(name, text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if text == "" {
@@ -117,7 +146,7 @@ func definition(name string) (*jsonschema.Schema, error) {
 	return d, nil
 }
 
-// stepKinds returns the rows of the scenario step kinds. Step kinds with the same description share a row.
+// stepKinds returns the table rows of the scenario step kinds. Step kinds with the same description share a row.
 func stepKinds(w *translations) ([]table, error) {
 	step, err := definition("Step")
 	if err != nil {
@@ -139,54 +168,91 @@ func stepKinds(w *translations) ([]table, error) {
 	return []table{t}, nil
 }
 
-// faultKinds returns the fault kinds by target.
+// faultKinds returns a list of fault kinds for each target.
 func faultKinds(w *translations) ([]table, error) {
 	f, err := definition("Fault")
 	if err != nil {
 		return nil, err
 	}
-	t := table{columns: []cell{{"Target", "目标"}, {"Kind", "类型"}, {"What goes wrong", "现象"}}}
+	var tables []table
+	target := ""
 	for _, kind := range f.Properties.Value("kind").AnyOf {
 		name, isKind := kind.Const.(string)
 		if !isKind {
 			continue
 		}
-		key := name
-		if kind.Title != "base" {
-			key = kind.Title + "." + key
+		if kind.Title != target {
+			target = kind.Title
+			tables = append(tables, table{title: cell{"Kinds of the target " + target, "目标 " + target + " 的类型"}})
 		}
-		text, state := strings.CutSuffix(strings.TrimSpace(kind.Description), " (state).")
-		c := w.text("faultKinds", key, withYAMLName(name, text))
+		key := name
+		if target != "base" {
+			key = target + "." + key
+		}
+		text, state := strings.CutSuffix(strings.Join(strings.Fields(kind.Description), " "), " (state).")
+		c := w.text("faultKinds", key, strings.TrimSuffix(withFaultFields(withYAMLName(name, text)), "."))
 		if state {
 			c = cell{"*state*: " + c.en, "*状态*：" + c.zh}
 		}
-		t.rows = append(t.rows, []cell{same("`" + kind.Title + "`"), same("`" + name + "`"), c})
+		t := &tables[len(tables)-1]
+		t.rows = append(t.rows, []cell{same("`" + name + "`"), c})
 	}
-	return []table{t}, nil
+	return tables, nil
 }
 
+// faultField matches the Go names of fault fields in the texts of fault kinds and fault fields.
+var faultField = regexp.MustCompile(`\b(Match|Count|Code|Delay|Period|Skew|Restart|Min|Version)\b`)
+
+// withFaultFields replaces Go field names by YAML names.
+func withFaultFields(text string) string {
+	return faultField.ReplaceAllStringFunc(text, func(name string) string { return "`" + strings.ToLower(name) + "`" })
+}
+
+// zeroDefault matches a default that is the zero value. fieldIs matches the start of a comment, such as "Skip is the".
+var (
+	zeroDefault = regexp.MustCompile(` Default: (0|false|all of them)\.`)
+	fieldIs     = regexp.MustCompile("^`\\w+`( and `\\w+` are( the)?| is( the| a)?)? ")
+)
+
+// faultFields returns the list of the fields of a fault. A field that is described together with the field before it
+// has no item of its own.
 func faultFields(w *translations) ([]table, error) {
 	f, err := definition("Fault")
 	if err != nil {
 		return nil, err
 	}
-	t := table{columns: []cell{{"Field", "字段"}, {"Value", "取值"}, {"Meaning", "含义"}}}
+	t := table{}
 	fields(f, "", func(path, name string, f *jsonschema.Schema) {
-		t.rows = append(t.rows,
-			[]cell{same("`" + path + "`"), values(f), w.text("faultFields", path, withYAMLName(name, f.Description))})
+		if f.Description == "" {
+			row := t.rows[len(t.rows)-1]
+			row[0] = cell{row[0].en + ", `" + path + "`", row[0].zh + "、`" + path + "`"}
+			return
+		}
+		text := fieldIs.ReplaceAllString(withFaultFields(withYAMLName(name, f.Description)), "")
+		text = strings.TrimSuffix(zeroDefault.ReplaceAllString(text, ""), ".")
+		t.rows = append(t.rows, []cell{same("`" + path + "`"), w.text("faultFields", path, text)})
 	})
 	return []table{t}, nil
 }
 
+// faultCodes returns the codes of the fault kind error, in one row for each component.
 func faultCodes(*translations) ([]table, error) {
 	f, err := definition("Fault")
 	if err != nil {
 		return nil, err
 	}
-	t := table{columns: []cell{{"Code", "错误码"}}}
+	t := table{columns: []cell{{"Component", "组件"}, {"Codes", "错误码"}}}
+	before := ""
 	for _, a := range f.Properties.Value("code").AnyOf {
 		for _, code := range a.Enum {
-			t.rows = append(t.rows, []cell{same(fmt.Sprintf("`%v`", code))})
+			component, name, _ := strings.Cut(fmt.Sprint(code), ".")
+			if component != before {
+				before = component
+				t.rows = append(t.rows, []cell{same("`" + component + "`"), same("`" + name + "`")})
+				continue
+			}
+			row := t.rows[len(t.rows)-1]
+			row[1] = cell{row[1].en + ", `" + name + "`", row[1].zh + "、`" + name + "`"}
 		}
 	}
 	return []table{t}, nil

@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	// minDisk is the disk space of a sandbox with 1,000 bases after one hour. Most of it is used by logs.
+	// minDisk is the disk space in bytes that a sandbox with 1,000 bases needs for one hour, mostly for logs.
 	minDisk = 500 << 20
-	// minMemory is the memory that a sandbox needs: for the control plane (490 MB), the controller, and the daemon
-	// with a few bases.
+	// minMemory is the memory in bytes that a sandbox needs for the control plane (490 MB), the controller, and a
+	// daemon with a few bases.
 	minMemory = 1 << 30
-	// filesWithoutBases is the number of files that the daemon opens, without files of bases that serve modules.
-	// Other bases connect through memory and need no files.
+	// filesWithoutBases is the number of open files that the daemon needs, not counting bases that serve modules.
+	// Bases that serve no modules connect through memory and need no open files.
 	filesWithoutBases = 100
-	// filesPerServingBase is the number of open files of a base that serves modules: its listener and some
-	// connections.
+	// filesPerServingBase is the number of open files that a base that serves modules needs, for its listener and
+	// some connections.
 	filesPerServingBase = 4
 )
 
@@ -42,11 +42,11 @@ type Check struct {
 	Fix string `json:"fix,omitempty"`
 }
 
-// doctor runs checks and describes the results in one language.
+// doctor runs the checks and describes the results in the selected language.
 type doctor struct{ language language.Language }
 
 // Run checks whether this machine can run sandboxes with their state in home. containerEngine is docker or podman; if
-// it is empty, Run accepts either of them. The texts of the checks are in the language l.
+// it is empty, Run accepts either of them. Names, details and fixes of the checks are in the language l.
 func Run(ctx context.Context, l language.Language, home, containerEngine string, binaries sandbox.Binaries) []Check {
 	d := doctor{l}
 	return []Check{
@@ -88,8 +88,8 @@ func (d doctor) provider(binaries sandbox.Binaries) Check {
 		"existing": v1alpha1.ProviderExisting, "binary": sandbox.ControlPlaneBinary})
 }
 
-// engine checks for a container engine. The check also succeeds without a container engine, because only the provider
-// kind requires one.
+// engine checks whether a container engine is available. The check also succeeds without a container engine, because
+// only the provider kind requires one.
 func (d doctor) engine(ctx context.Context, name string) Check {
 	detail := msgEngine
 	image, err := kind.LocalImage(ctx, name)

@@ -2,13 +2,13 @@ package doctor
 
 import "github.com/koupleless/koupsandbox/sandbox/internal/language"
 
-// args are the arguments of the text and the fix of a message.
+// args holds the values of the placeholders in the text and the fix of a message.
 type args = language.Args
 
 // catalogue contains all messages of the package.
 var catalogue language.Catalogue
 
-// text adds a message text to the catalogue.
+// text adds a message to the catalogue, with its English and Chinese text.
 func text(en, zh string) language.Text { return catalogue.Text(en, zh) }
 
 // The names of the checks.

@@ -13,13 +13,13 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
-// selectors select module Pods by the current and by the older label. A Pod with both labels matches only one
-// selector, so a single watch reports all changes of the Pod.
+// selectors selects module Pods by the current label and by the older label. The selectors do not overlap: a Pod with
+// both labels matches only the first, so only one watch reports it.
 var selectors = []string{labels.Component + "=" + labels.Module,
 	labels.OlderComponent + "=" + labels.Module + "," + labels.Component + "!=" + labels.Module}
 
-// pods reports Pod changes until ctx ends, and returns the cause of ctx. It starts after the existing bases are
-// known.
+// pods waits until the existing bases are known, then reports Pod changes until ctx ends. It returns the cause of
+// ctx.
 func (f *follower) pods(ctx context.Context) error {
 	select {
 	case <-f.synced:

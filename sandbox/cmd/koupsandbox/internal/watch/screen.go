@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// framePeriod is the time between two screen updates.
+	// framePeriod is the interval between screen updates.
 	framePeriod = 200 * time.Millisecond
 	// minWidth and minHeight are the minimum size of the screen.
 	minWidth, minHeight = 40, 8
@@ -53,8 +53,8 @@ type Screen struct {
 	mu     sync.Mutex
 	synced bool
 	state  events.State
-	last   map[string]events.Event // the latest event of each base
-	lost   map[string]int          // number of lost requests of each base
+	last   map[string]events.Event // latest event by base
+	lost   map[string]int          // number of lost requests by base
 	rates  []rate
 }
 
@@ -62,7 +62,7 @@ type Screen struct {
 type snapshot struct {
 	at      time.Time
 	summary []string
-	rows    [][]string // the table cells of each base
+	rows    [][]string // table cells of each base
 }
 
 // NewScreen returns a screen without bases.
@@ -125,7 +125,7 @@ func (s *Screen) Run(ctx context.Context, in io.Reader, out io.Writer, follow fu
 	return followErr
 }
 
-// model is the screen state that the user changes with keys. It implements tea.Model.
+// model is the part of the screen state that the user changes with keys. It implements tea.Model.
 type model struct {
 	screen        *Screen
 	shown         *snapshot
@@ -183,7 +183,7 @@ func (m *model) View() tea.View {
 	return view
 }
 
-// draw returns the content of the screen.
+// draw renders the screen.
 func (m *model) draw() string {
 	if m.width < minWidth || m.height < minHeight {
 		return "the terminal is too small"

@@ -150,7 +150,7 @@ q quit   space pause   ↑ ↓ scroll   ? help`},
 	}
 }
 
-// TestPausedScreenDoesNotChange checks that events do not change the content of a paused screen.
+// TestPausedScreenDoesNotChange checks that a paused screen keeps its content when new events arrive.
 func TestPausedScreenDoesNotChange(t *testing.T) {
 	m, clock := observed(t, 100, 20, failedRollout()...)
 	press(m, "space")
@@ -184,8 +184,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestRunReturns checks that Run returns after the user presses q, after the sandbox stops, and after its context
-// ends.
+// TestRunReturns checks that Run returns when the user presses q, when the sandbox stops, and when its context ends.
 func TestRunReturns(t *testing.T) {
 	t.Run("q", func(t *testing.T) {
 		in, keys := io.Pipe()

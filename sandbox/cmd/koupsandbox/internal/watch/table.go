@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/plain"
 )
 
-// The colours are from the terminal palette, so they are readable on the background of the terminal.
+// The colours are taken from the palette of the terminal, so that they are readable on its background.
 var (
 	good = lipgloss.Color("2")
 	bad  = lipgloss.Color("9")
@@ -55,7 +55,7 @@ func (s *Screen) row(name string) []string {
 	return []string{plain.Text(name), s.baseState(b), moduleList(b), s.podList(name), lost, last}
 }
 
-// shortLine formats an event of a base for a table cell.
+// shortLine formats an event for the table row of a base.
 func shortLine(e events.Event) string {
 	kind, _, text := e.Describe()
 	prefix := map[string]string{"node": "Node ", "pod": "Pod ", "fault": "fault "}[kind]
@@ -114,8 +114,7 @@ func moduleList(b *events.BaseStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// podList returns the number of Ready Pods and of all Pods on a base, and the reasons why the other Pods are not
-// Ready.
+// podList returns the number of Ready Pods, the number of all Pods on a base, and the reasons why Pods are not Ready.
 func (s *Screen) podList(base string) string {
 	ready, all := 0, 0
 	var reasons []string

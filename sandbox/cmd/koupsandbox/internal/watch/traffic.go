@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
-// ratePeriod is the time between two queries of the stream counters.
+// ratePeriod is the interval between queries of the stream counters.
 const ratePeriod = time.Second
 
 // Streams returns the counters of request streams. control.Client implements it.

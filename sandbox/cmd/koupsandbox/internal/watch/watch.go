@@ -28,16 +28,16 @@ type Options struct {
 	Source Source
 	// API is the API server client that is used to watch Pods. Default: Follow reports no Pod events.
 	API kubernetes.Interface
-	// Group is the group of the followed bases and the namespace of the followed Pods. Default: all groups and
-	// namespaces.
+	// Group restricts the events to the bases of a group and to the Pods in the namespace with the same name.
+	// Default: all groups and namespaces.
 	Group string
-	// Clock is the clock that provides the time of Pod events. Default: the real clock.
+	// Clock provides the time of Pod events. Default: the real clock.
 	Clock clock.PassiveClock
 }
 
 // Follow calls sink for each event, one call at a time. It first reports the current state, then Synced, then
-// changes. It blocks until ctx ends, the sandbox stops, or sink fails. Follow returns the cause of ctx, an error that
-// wraps ErrEnded, or the error of sink, respectively.
+// changes. It blocks until ctx ends, the sandbox stops, or sink fails. In these cases, Follow returns the cause of
+// ctx, an error that wraps ErrEnded, or the error of sink, respectively.
 func Follow(ctx context.Context, o Options, sink func(events.Event) error) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -68,7 +68,7 @@ func Follow(ctx context.Context, o Options, sink func(events.Event) error) error
 type follower struct {
 	o      Options
 	stop   context.CancelCauseFunc
-	synced chan struct{} // closed when the existing bases are known
+	synced chan struct{} // closed when all existing bases are known
 
 	mu    sync.Mutex
 	sink  func(events.Event) error

@@ -26,10 +26,10 @@ var start = time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC)
 
 func at(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 
-// source is a fake daemon. It first reports events, and then the events from the channel more.
+// source is a fake daemon. It reports the field events, and then every event that it receives from more.
 type source struct {
 	events  []events.Event
-	more    chan events.Event // closed to simulate that the daemon stops
+	more    chan events.Event // closing it simulates that the daemon stops
 	request control.WatchRequest
 }
 

@@ -78,7 +78,7 @@ func run(c *cli.Context) error {
 	return nil
 }
 
-// cacheHome returns the user cache directory of the system, or the temporary directory if there is no cache
+// cacheHome returns the user's cache directory, or the directory for temporary files if the system has no user cache
 // directory.
 func cacheHome() string {
 	if dir, err := os.UserCacheDir(); err == nil {

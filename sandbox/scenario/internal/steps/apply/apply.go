@@ -93,7 +93,8 @@ func manifest(e *steps.Env, a *v1alpha1.Apply) (objects []*unstructured.Unstruct
 	return objects, problems.Err()
 }
 
-// fileEnv returns the Env and the values for the expressions in a file. They include the variables of the step.
+// fileEnv returns the Env and the values for the expressions in a file. They include the variables that the step
+// defines.
 func fileEnv(e *steps.Env, vars map[string]v1alpha1.Any) (*expr.Env, expr.Data, error) {
 	static, known := e.Static, e.Values()
 	static.Vars = map[string]any{}

@@ -16,7 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec waits until the objects match, or the expression is true, and stay so for the duration that the step requires.
+// Exec waits until the objects match, or until the expression is true, for as long as the step requires.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (string, error) {
 	check, text, err := newCheck(ctx, e, a)
 	if err != nil {
@@ -61,7 +61,7 @@ func newCheck(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (steps.Chec
 	return e.Condition(p), "condition is true", e.Follow(ctx, p)
 }
 
-// present returns a Check that fails unless at least one object matches.
+// present returns a Check that fails if no object matches.
 func present(t steps.ObjectRef, want any) steps.Check {
 	return func(v observe.Snapshot) *steps.Failure {
 		found, ever := v.Objects(t.Subject, t.Name, t.Labels)
@@ -111,8 +111,8 @@ func absent(t steps.ObjectRef, want any) steps.Check {
 	}
 }
 
-// waitUntilHeld waits until good has been true for the duration least without interruption. Before it returns, it
-// waits for delayed watch events, unless the API is unavailable.
+// waitUntilHeld blocks until good has returned true without interruption for the duration least. It then waits for
+// delayed watch events, unless the API is unavailable.
 func waitUntilHeld(ctx context.Context, e *steps.Env, least time.Duration, good func(observe.Snapshot) bool) error {
 	if least <= 0 {
 		return e.Recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) { return good(v), nil })

@@ -17,7 +17,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec changes bases or their Nodes, and waits until the change is visible in the Nodes.
+// Exec adds, removes, restarts or upgrades bases, or changes their Nodes. It waits until the change is visible in the
+// Nodes.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.BaseAction) (string, error) {
 	switch {
 	case a.Add != nil:
@@ -38,7 +39,7 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.BaseAction) (string, er
 	return "uncordoned " + strings.Join(nodes, ", "), err
 }
 
-// add adds bases to an existing set or to a new set.
+// add adds bases to an existing set or creates a new set.
 func add(ctx context.Context, e *steps.Env, more v1alpha1.BaseSet) (string, error) {
 	if _, known := e.BaseSet(more.Name); !known {
 		e.SetBaseSet(more)
@@ -70,8 +71,8 @@ func removeBases(ctx context.Context, e *steps.Env, bases []observe.Base) error 
 	return nil
 }
 
-// restart restarts bases one after the other, and waits until all of them have Ready Nodes. It does not wait until
-// the Nodes of the previous identities are deleted.
+// restart restarts bases one after the other, and then waits until all of them have Ready Nodes. It does not wait
+// until the Nodes of the previous identities are deleted.
 func restart(ctx context.Context, e *steps.Env, a *v1alpha1.BaseRestart) (string, error) {
 	bases, err := e.ResolveBases(a.Bases)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// cordon cordons or uncordons the Nodes of bases, and returns their names. It waits for Nodes that do not exist yet.
+// cordon cordons the Nodes of bases, or uncordons them if on is false, and returns the names of the Nodes. It waits
+// for Nodes that do not exist yet.
 func cordon(ctx context.Context, e *steps.Env, names v1alpha1.BaseNames, on bool) (nodes []string, err error) {
 	bases, err := e.ResolveBases(names)
 	if err != nil {

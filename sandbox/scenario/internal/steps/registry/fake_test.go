@@ -39,16 +39,18 @@ const (
 	patience = check.Patience
 )
 
-// fakeSandbox is a fake daemon that also creates Nodes, as a controller does. It records the calls of its methods.
+// fakeSandbox is a fake daemon. It records the calls of its methods. Unlike the real daemon, it also creates the
+// Nodes of bases.
 type fakeSandbox struct {
-	nodes func(control.Base, bool) // called when a Node must be created or deleted
+	// nodes is called with true when a Node must be created, and with false when it must be deleted.
+	nodes func(control.Base, bool)
 
 	mu    sync.Mutex
 	calls []string
 	bases map[string]control.Base // bases by host name
 	count map[string]int          // number of bases, by set
 	end   traffic.StreamResult
-	busy  map[string]int // writes that the controllers make in each polling interval
+	busy  map[string]int // number of writes by the controllers in each polling interval, by verb and resource
 
 	writes apifault.Writes
 	faults []fault.Status
@@ -263,7 +265,7 @@ func action(t *testing.T, text string) *v1alpha1.Action {
 
 var errLate = errors.New("timed out")
 
-// do executes an action with a time limit.
+// do executes an action that is given as YAML. The action times out after limit.
 func (r *rig) do(text string, limit time.Duration) (string, error) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(r.t.Context(), limit, errLate)
@@ -271,7 +273,7 @@ func (r *rig) do(text string, limit time.Duration) (string, error) {
 	return Exec(ctx, r.Env, action(r.t, text))
 }
 
-// mustPass executes an action. The action must pass, and its message must contain the values.
+// mustPass executes an action. It fails the test unless the action passes and its message contains all values.
 func (r *rig) mustPass(text string, values ...string) {
 	r.t.Helper()
 	got, err := r.do(text, patience)
@@ -281,14 +283,14 @@ func (r *rig) mustPass(text string, values ...string) {
 	wantError(r.t, errors.New(got), values...)
 }
 
-// mustFail executes an action. The action must fail before its timeout, and its error must contain the values.
-// mustFail returns the details of the failure.
+// mustFail executes an action. It fails the test unless the action fails before its timeout and the error contains
+// all values. It returns the details of the failure.
 func (r *rig) mustFail(text string, values ...string) []steps.Detail {
 	r.t.Helper()
 	return r.fails(text, patience, false, values)
 }
 
-// mustTimeOut executes an action that must fail because of its timeout.
+// mustTimeOut executes an action. It fails the test unless the action fails because of its timeout.
 func (r *rig) mustTimeOut(text string, values ...string) []steps.Detail {
 	r.t.Helper()
 	return r.fails(text, time.Second, true, values)

@@ -22,8 +22,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps/wait"
 )
 
-// executors maps each action to its executor. The keys are names of fields of v1alpha1.Action. The runner executes
-// groups itself.
+// executors maps each action to its executor. The keys are the names of the fields of v1alpha1.Action. Groups of
+// steps are missing, because the runner executes groups itself.
 var executors = map[string]executor{
 	"apply":             newExecutor(apply.Exec),
 	"assert":            newExecutor(assert.Exec),
@@ -56,8 +56,8 @@ func newExecutor[T any](f func(context.Context, *steps.Env, T) (string, error)) 
 	}}
 }
 
-// Exec executes an action that is not a group, and returns a description of its effect. If there is evidence for an
-// error, the error is a *steps.Failure.
+// Exec executes an action that is not a group, and returns a description of its effect. An error that has evidence is
+// a *steps.Failure.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Action) (string, error) {
 	kind, step := a.Get()
 	entry, known := executors[kind]

@@ -52,7 +52,7 @@ func (r *rig) wantCalls(want ...string) {
 	r.sandbox.calls = nil
 }
 
-// Every action must have an executor, whose type must be the type of the action.
+// TestExecutors checks that every action has an executor for its type.
 func TestExecutors(t *testing.T) {
 	actions := reflect.TypeFor[v1alpha1.Action]()
 	for i := range actions.NumField() {
@@ -109,7 +109,8 @@ func TestAssertWaitsForMatch(t *testing.T) {
 	}
 }
 
-// An assert with a for duration must not end before delayed watch events have arrived.
+// TestAssertForWaitsForLateWatch checks that an assert with a for duration does not end before delayed watch events
+// have arrived.
 func TestAssertForWaitsForLateWatch(t *testing.T) {
 	r := newRig(t)
 	late := watch.NewFake()
@@ -187,7 +188,7 @@ func TestWait(t *testing.T) {
 	r.mustPass(`wait: {gone: {apiVersion: apps/v1, kind: Deployment, name: d}}`, "Deployment d")
 }
 
-// A failed wait must contain the explanation of "koupsandbox why".
+// TestWaitExplainsFailure checks that a failed wait contains the explanation of "koupsandbox why".
 func TestWaitExplainsFailure(t *testing.T) {
 	r := newRig(t)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: run}, Spec: corev1.PodSpec{
@@ -248,7 +249,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// An apply step must reject objects outside the scope of the run without writing them.
+// TestApplyOutsideTheRun checks that an apply step rejects objects outside the scope of the run without writing them.
 func TestApplyOutsideTheRun(t *testing.T) {
 	r := newRig(t)
 	r.mustFail(`apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}}}`,
@@ -303,8 +304,8 @@ func TestComponentsAreRepaired(t *testing.T) {
 		"repair run-x and its controllers")
 }
 
-// Repair must clear the remaining faults of API and broker connections. Faults that were never triggered must fail
-// the run.
+// TestFaultsOnConnections checks that Repair clears the remaining faults of API and broker connections, and that
+// faults that were never triggered fail the run.
 func TestFaultsOnConnections(t *testing.T) {
 	r := newRig(t)
 	two := 2
@@ -333,7 +334,8 @@ func TestFaultsOnConnections(t *testing.T) {
 	}
 }
 
-// await must wait until the faults have ended. After a timeout, the error must list the remaining faults.
+// TestAwait checks that await waits until the faults have ended. After a timeout, the error must list the remaining
+// faults.
 func TestAwait(t *testing.T) {
 	r := newRig(t)
 	r.mustPass(`fault: {set: {target: mqtt, fault: {id: third, kind: note, skip: 2}}}`, "third (note) on mqtt")
@@ -345,8 +347,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// A fault that was never triggered on any of its bases must fail the run unless it has mayNotFire. Faults of a state
-// kind are never triggered, and must not fail the run.
+// TestFaultsThatAreNeverTriggered checks that a fault that was never triggered on any of its bases fails the run,
+// unless it has mayNotFire. Faults of a state kind are never triggered, and must not fail the run.
 func TestFaultsThatAreNeverTriggered(t *testing.T) {
 	r := newRig(t)
 	two := 2
@@ -382,8 +384,9 @@ func TestFaultsThatAreNeverTriggered(t *testing.T) {
 	}
 }
 
-// A release that changes nothing on any base must fail the run unless it has mayChangeNothing. A write that does not
-// change the template must not be recorded as a release. Superseded releases must be ignored.
+// TestReleasesThatChangeNothing checks that a release that changes nothing on any base fails the run, unless it has
+// mayChangeNothing. A write that does not change the Pod template must not be recorded as a release. Superseded
+// releases must be ignored.
 func TestReleasesThatChangeNothing(t *testing.T) {
 	r := newRig(t)
 	patch := func(text, more string) string {
@@ -433,8 +436,8 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 	want([]string{"Deployment d 1", "Deployment d 0"}, "", before, first)
 }
 
-// If a wait for quiet times out, the failure must list the most frequent writes since the start of the wait, without
-// writes to Leases.
+// TestQuiet checks that if a wait for quiet times out, the failure lists the most frequent writes since the start of
+// the wait, without writes to Leases.
 func TestQuiet(t *testing.T) {
 	r := newRig(t)
 	r.sandbox.writes = apifault.Writes{By: map[int]map[string]int{1: {"update leases": 7, "patch pods/status": 3}},
@@ -524,7 +527,8 @@ func TestScript(t *testing.T) {
 	r.mustPass(`script: {content: 'test -e there && echo yes || { touch there; exit 1; }', until: "exitCode == 0 && stdout.contains('yes')"}`, "yes")
 }
 
-// If a script with an until condition times out, the failure must describe the last complete attempt.
+// TestScriptUntilTimeout checks that if a script with an until condition times out, the failure describes the last
+// complete attempt.
 func TestScriptUntilTimeout(t *testing.T) {
 	r := newRig(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -554,8 +558,8 @@ func TestScriptUntilTimeout(t *testing.T) {
 	}
 }
 
-// A script must get its own environment variables, and those environment variables of the caller that contain no
-// secrets.
+// TestScriptEnvironment checks that a script gets its own environment variables, and those environment variables of
+// the caller that contain no secrets.
 func TestScriptEnvironment(t *testing.T) {
 	for name, value := range map[string]string{"DB_PASSWORD": "p", "AWS_SECRET_ACCESS_KEY": "k",
 		"KOUPSANDBOX_HOME": "h", "KUBECONFIG": "theirs", "LC_ALL": "C", "TZ": "UTC"} {

@@ -42,7 +42,7 @@ func replace(path, from, to string) []operation {
 	return []operation{{"test", path, from}, {"replace", path, to}}
 }
 
-// plan returns the JSON patch that changes the version of a module in a workload, and the name of the module.
+// plan returns the JSON patch that changes a workload to another version of a module, and the name of the module.
 func plan(o *unstructured.Unstructured, name, version string) ([]operation, string, error) {
 	root, content := "", o.Object
 	if o.GetKind() != "Pod" {
@@ -104,8 +104,9 @@ func container(spec corev1.PodSpec, name string) (int, error) {
 	return slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == name }), nil
 }
 
-// versionPath returns the path of the value that determines the version of a container: the value of BIZ_VERSION, or
-// of a label or annotation of the Pod template. at is the path of the container, root the path of the Pod template.
+// versionPath returns the JSON patch path of the value that determines the version of a container. This is the value
+// of BIZ_VERSION, or of a label or annotation of the Pod template. at is the path of the container, and root is the
+// path of the Pod template.
 func versionPath(root, at string, c corev1.Container) (string, error) {
 	i := len(c.Env) - 1
 	for c.Env[i].Name != labels.VersionEnv {

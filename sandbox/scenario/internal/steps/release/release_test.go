@@ -22,7 +22,7 @@ func TestPlan(t *testing.T) {
 	at := "/spec/template/spec/containers/0"
 	tests := []struct {
 		name, object, module, version string
-		want                          map[string]string // expected new values, by path
+		want                          map[string]string // expected new values in the patch, by path
 		err                           string
 	}{
 		{"the only module", deployment(stock, agent), "", "2.0.0",

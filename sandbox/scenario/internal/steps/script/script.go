@@ -22,12 +22,11 @@ import (
 )
 
 const (
-	// retryPause is the pause before a script is run again.
+	// retryPause is the pause between two executions of a script with an until condition.
 	retryPause = 200 * time.Millisecond
-	// outputGrace is how long, after the end of a script, processes that the script started may keep its output open.
+	// outputGrace is how long, after a script has exited, its child processes may keep its output open.
 	outputGrace = time.Second
-	// maxOutput is the maximum number of bytes that are kept of the standard output of a script, and of its standard
-	// error.
+	// maxOutput is how many bytes of the standard output and of the standard error of a script are kept, each.
 	maxOutput = 1 << 20
 )
 

@@ -16,8 +16,8 @@ import (
 
 const quietPollInterval = 100 * time.Millisecond
 
-// untilQuiet waits until the controllers have written nothing except Leases for the required duration. It ignores
-// writes to objects of other runs.
+// untilQuiet waits until the controllers have written nothing, except to Leases, for the duration that the step
+// requires. It ignores writes to objects of other runs.
 func untilQuiet(ctx context.Context, e *steps.Env, long time.Duration) (string, error) {
 	var first, now map[string]int
 	err := steps.Poll(ctx, quietPollInterval, func() (bool, error) {
@@ -40,7 +40,7 @@ func untilQuiet(ctx context.Context, e *steps.Env, long time.Duration) (string, 
 	return fmt.Sprintf("the controllers wrote nothing for %s", long), nil
 }
 
-// writes returns how often the controllers have written, by verb and resource. Writes to Leases are not counted.
+// writes counts the write requests of the controllers by verb and resource. It ignores writes to Leases.
 func writes(all control.Faults) map[string]int {
 	sum := map[string]int{}
 	for _, writes := range all.Writes.By {
@@ -53,7 +53,7 @@ func writes(all control.Faults) map[string]int {
 	return sum
 }
 
-// mostFrequentWrites formats the three most frequent kinds of writes since the counts in first.
+// mostFrequentWrites formats the three kinds of writes whose counts have increased most from first to now.
 func mostFrequentWrites(first, now map[string]int) string {
 	writes := map[string]int{}
 	for what, n := range now {

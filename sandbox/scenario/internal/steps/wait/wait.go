@@ -31,8 +31,8 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Wait) (string, error) {
 	return e.Join(ctx, a.Step)
 }
 
-// waitProgress waits until at least one object matches a Ref and progressOf reports all matching objects as done. It
-// fails immediately if progressOf reports a failure. It ignores objects that are being deleted.
+// waitProgress waits until at least one object matches the Ref and progressOf returns Done for all matching objects.
+// It fails immediately if progressOf returns Failed. It ignores objects that are being deleted.
 func waitProgress(ctx context.Context, e *steps.Env, r v1alpha1.Ref, done string,
 	progressOf func(*unstructured.Unstructured) kube.Progress) (string, error) {
 	t, err := e.ResolveRef(r)
