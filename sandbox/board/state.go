@@ -192,7 +192,7 @@ func (w *boardState) notice(about, text string, now time.Time) {
 }
 
 // flush returns the changes since the previous flush, and the time to send with them. It also updates the findings at
-// most once per findEvery.
+// most once per findingsInterval.
 func (w *boardState) flush(now time.Time) (time.Time, feed.Update) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
