@@ -187,8 +187,8 @@ func (c *Controller) Start(ctx context.Context) error {
 			return nil
 		}
 		if !c.workloadsKnown(ctx) && ctx.Err() == nil {
-			c.logger.Warn("could not list Deployments and DaemonSets yet; until then, the newest of several Pods of " +
-				"a module on a base determines the active version")
+			c.logger.Warn("could not list Deployments and DaemonSets yet; until they are listed, the newest Pod " +
+				"of a module on a base determines the active version")
 		}
 		c.adopt()
 		return c.serveBases(ctx)

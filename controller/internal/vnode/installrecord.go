@@ -87,7 +87,7 @@ func (r *Reconciler) readInstallRecord(ctx context.Context, s *state) error {
 		case err != nil:
 			return fmt.Errorf("reading the Lease of Node %q: %w", s.nodeName, err)
 		default:
-			newest = onLease(l)
+			newest = installRecordOf(l)
 			if r.isForeign(l) {
 				newest.Modules = ""
 			} else {

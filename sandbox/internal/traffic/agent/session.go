@@ -24,7 +24,7 @@ type Process interface {
 }
 
 var (
-	errUnreachable = errors.New("the traffic agent does not answer")
+	errUnreachable = errors.New("the traffic agent is unreachable")
 	// errEnded is the reason for the exit of an agent if no other reason is known.
 	errEnded = errors.New("its connection was closed")
 )

@@ -61,7 +61,7 @@ func (p Progress) String() string {
 	case PodsNotReady:
 		return fmt.Sprintf("%d of %d Pods are Ready", p.Have, p.Want)
 	case NoReplicas:
-		return fmt.Sprintf("the %s requests 0 Pods; wait for gone instead", p.Kind)
+		return fmt.Sprintf("the %s requests 0 Pods; use wait.gone instead", p.Kind)
 	case NoNode:
 		return fmt.Sprintf("the %s requests 0 Pods, because no Node matches", p.Kind)
 	case DeadlineExceeded:

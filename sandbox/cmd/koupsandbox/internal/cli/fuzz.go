@@ -105,7 +105,7 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 			printf(s.Err, "minimized to %s\n", plain.Count(p.Shrinking, "action"))
 		case time.Since(lastPrinted) >= 10*time.Second:
 			lastPrinted = time.Now()
-			printf(s.Err, "%s: %s, %.0f per hour, %d inconclusive and repeated, %s so far\n",
+			printf(s.Err, "%s: %s (%.0f per hour, %d repeated because they were inconclusive), %s so far\n",
 				p.Elapsed.Round(time.Second),
 				plain.Count(p.Schedules, "schedule"), float64(p.Schedules)/p.Elapsed.Hours(), p.Inconclusive,
 				plain.Count(failures, "failure"))
@@ -179,7 +179,7 @@ func (s *commands) printFuzz(r *fuzz.Result, corpus string) {
 		printf(s.Out, "no schedule failed\n")
 	}
 	for _, f := range r.Failures {
-		printf(s.Out, "\n%s\n  %s\n  actions: %s\n  failed in %d of %d repetitions, seed %d, seen in %s\n  %s\n",
+		printf(s.Out, "\n%s\n  %s\n  actions: %s\n  failed in %d of %d repetitions, seed %d, occurred in %s\n  %s\n",
 			f.Invariant, f.Seen, f.Smallest, f.Failed,
 			f.Repeated, f.Seed, plain.Count(f.Times, "schedule"), filepath.Join(corpus, f.File))
 	}

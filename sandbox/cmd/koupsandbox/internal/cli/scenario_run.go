@@ -265,7 +265,8 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 			case e.Kind == scenario.RunEnded && format == formatText:
 				_ = report.WriteRun(s.Out, e.Run, style) // see printf
 			case e.Kind == scenario.RunPostponed:
-				printf(s.Err, "%s: %s. The run is repeated after the others.\n", report.Name(e.Run), e.Run.Failure)
+				printf(s.Err, "%s: %s. The run will be repeated after the other runs.\n", report.Name(e.Run),
+					e.Run.Failure)
 			case e.Kind == scenario.Cleaned && e.Message != "":
 				printf(s.Err, "%s\n", e.Message)
 			}
