@@ -16,11 +16,17 @@ import (
 // noAdvice is the suggestion of codes for which the Koupleless documentation has no advice. The tables omit it.
 const noAdvice, noAdviceZH = "investigate", "请排查"
 
-// errorCodes returns the tables of error codes. Their Chinese texts come from the code, not from translations.
+// errorCodes returns the tables of error codes. A code that several components use is only in the first table. The
+// Chinese texts come from the code, not from translations.
 func errorCodes(*translations) ([]table, error) {
 	var tables []table
 	var of errcode.Component
+	listed := map[errcode.Code]bool{}
 	for _, info := range errcode.All() {
+		if listed[info.Code] {
+			continue
+		}
+		listed[info.Code] = true
 		if info.Component != of {
 			of = info.Component
 			tables = append(tables,
