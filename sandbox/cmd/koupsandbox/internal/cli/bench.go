@@ -46,8 +46,7 @@ for invalid arguments.`,
 		Flags: slices.Concat([]cli.Flag{
 			sandboxNameFlag(),
 			&cli.StringFlag{Name: basesFlag,
-				Usage: "`NUMBERS`: comma-separated numbers of bases, for example 100,1000; each scenario runs once per " +
-					"number, with its variable \"bases\" set to the number",
+				Usage:       "`NUMBERS`: comma-separated values of the variable \"bases\", for example 100,1000",
 				DefaultText: "as in the scenarios", Category: runsCategory},
 			&cli.IntFlag{Name: runsFlag, Usage: "`N`: number of runs of each scenario; a comparison needs at least 4",
 				Value: bench.MinRuns, Category: runsCategory},
