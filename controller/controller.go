@@ -53,7 +53,7 @@ type Controller struct {
 	nodeReconciler        *vnode.Reconciler
 	provider              *vpod.Provider
 	nodes                 corev1informers.NodeInformer // informer of the Nodes of bases
-	peers                 cache.SharedIndexInformer    // informer of the Leases of other controllers
+	peers                 cache.SharedIndexInformer    // informer of the Leases of all controllers of the environment
 	events                record.EventBroadcaster
 	recorder              record.EventRecorder
 	mqtt                  *mqtt.Tunnel
@@ -187,8 +187,8 @@ func (c *Controller) Start(ctx context.Context) error {
 			return nil
 		}
 		if !c.workloadsKnown(ctx) && ctx.Err() == nil {
-			c.logger.Warn("could not list Deployments and DaemonSets yet; until then, the newest of several Pods of " +
-				"a module on a base determines the active version")
+			c.logger.Warn("could not list Deployments and DaemonSets yet; until they are listed, the newest Pod " +
+				"of a module on a base determines the active version")
 		}
 		c.adopt()
 		return c.serveBases(ctx)

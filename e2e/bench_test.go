@@ -80,7 +80,7 @@ func TestBench(t *testing.T) {
 	if r.Status != 1 || !slower.MatchString(r.Err) {
 		t.Errorf("a longer install time was not detected: exit status %d\n%s", r.Status, r.Err)
 	}
-	if !strings.Contains(r.Err, "not measured now: Tiny/bases=3\n") {
+	if !strings.Contains(r.Err, "missing from the new results: Tiny/bases=3\n") {
 		t.Errorf("the missing size is not reported:\n%s", r.Err)
 	}
 }

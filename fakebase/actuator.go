@@ -50,7 +50,7 @@ type healthInput struct {
 	unhealthy bool   // a fault sets the health of the base to DOWN
 	withAll   bool   // value of the option WithAllBizReadiness
 	faithful  bool   // apply the rules of the runtime's code (protocol 8)
-	orphaned  bool   // a module has failed to stop and was removed
+	orphaned  bool   // the stop handler of a module has thrown an exception since the process started
 	modules   []moduleInput
 }
 

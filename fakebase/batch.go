@@ -11,7 +11,7 @@ import (
 )
 
 // batchID is the biz identity that a batch command locks. It is the identity of a request without a name and a
-// version, so a batch blocks only other batches (protocol 3.6).
+// version, so a batch blocks only other batches (protocol 4.8).
 const batchID = "null:null"
 
 type batchResponse struct {
@@ -21,7 +21,7 @@ type batchResponse struct {
 }
 
 // batchCommand executes batchInstallBiz (protocol 4.9). With the origin Replay, it installs a baseline instead
-// (protocol 3.6).
+// (protocol 3.7).
 func (l *incarnation) batchCommand(req *batchRequest, origin ark.Origin) commandResult {
 	sub := subject{command: cmdBatch}
 	return l.handle(sub, func() commandResult {

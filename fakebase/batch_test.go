@@ -13,7 +13,7 @@ import (
 )
 
 // TestBatchOrder checks that a batch installs modules in the order of their priorities, and modules with the same
-// priority concurrently (protocol 3.6).
+// priority concurrently (protocol 3.7).
 func TestBatchOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := func(n int) *int { return &n }
@@ -54,8 +54,9 @@ func TestBatchOrder(t *testing.T) {
 	})
 }
 
-// TestBatchesExcludeEachOther checks that two batches conflict, because each locks the identity null:null, and that a
-// batch does not block single installs.
+// TestBatchesExcludeEachOther checks that two batches conflict, because each locks the identity null:null, and that
+// this lock does not reject a single install: the install fails with REPEAT_BIZ, because the batch is installing the
+// biz.
 func TestBatchesExcludeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, Options{Identity: "b1",

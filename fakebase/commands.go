@@ -22,7 +22,7 @@ const (
 	cmdQueryOps  = "queryBizOps"
 )
 
-// Response codes in the field data of a response (protocol 3.6, 4.6).
+// Response codes in the field data of a response (protocol 4.6 and 6).
 const (
 	codeSuccess      = "SUCCESS"
 	codeFailed       = "FAILED"

@@ -122,8 +122,8 @@ func (e *exception) nullableDetail() string {
 	return e.detail
 }
 
-// parseException converts the message of an error fault to an exception. A message of the form "class: text" sets the
-// exception class; see fault.Fault.Message.
+// parseException converts the message of an error fault to an exception. A message of the form "class: text" or
+// "class" sets the exception class; see fault.Fault.Message.
 func parseException(code, text string) *exception {
 	class, detail, found := strings.Cut(text, ": ")
 	if found && strings.Contains(class, ".") && !strings.ContainsAny(class, " /") {

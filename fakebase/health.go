@@ -227,7 +227,7 @@ func (l *incarnation) cpuHealth() *cpuHealth {
 func (l *incarnation) jvmHealth() *jvmHealth {
 	const (
 		classesOfBase   = 10063
-		bytesPerClass   = 5522 // metaspace divided by the number of classes in protocol 7
+		bytesPerClass   = 5522 // metaspace usage divided by the number of loaded classes
 		otherNonHeap    = 9 * mib
 		unlimitedInMiB  = -1.0 / mib
 		initNonHeapMiB  = 7.3125

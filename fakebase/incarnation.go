@@ -38,11 +38,11 @@ type incarnation struct {
 	staticsPending bool
 	metaspaceUse   metaspace
 	charged        map[string]int64       // metaspace in bytes by biz identity
-	stopTimes      map[string]Delay       // durations of the stop by biz identity
+	stopTimes      map[string]Delay       // how long stopping a biz takes, by biz identity
 	modelVersions  map[string]string      // bizModelVersion of the install by biz identity (generation D)
 	refusesTraffic bool                   // the readiness is REFUSING_TRAFFIC because of a module (protocol 8)
-	failures       map[string]failedStart // modules that failed to start, for the health
-	orphaned       bool                   // a module failed to stop and was removed; see healthInput.orphaned
+	failures       map[string]failedStart // modules that failed to start; included in the health of the base
+	orphaned       bool                   // see healthInput.orphaned
 	locks          map[string]string      // running commands by biz identity
 	ops            map[string]*processRecord
 

@@ -8,11 +8,11 @@ import (
 
 const (
 	mib = 1 << 20
-	// defaultMetaspaceUsed is the metaspace usage, without modules, of the base that protocol 7 describes.
+	// defaultMetaspaceUsed is the default of Metaspace.Used.
 	defaultMetaspaceUsed = 53 * mib
-	// defaultMetaspaceMax is the -XX:MaxMetaspaceSize of the base that protocol 7 describes.
+	// defaultMetaspaceMax is the default of Metaspace.Max.
 	defaultMetaspaceMax = 256 * mib
-	// defaultModuleMetaspace is the growth of the metaspace after an installation in protocol 3.6.
+	// defaultModuleMetaspace is the default of Metaspace.PerModule.
 	defaultModuleMetaspace = 3 * mib
 	// commitGranule is the unit in which the JVM commits metaspace.
 	commitGranule = 64 << 10

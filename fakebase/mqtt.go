@@ -157,8 +157,8 @@ func (t *mqttTunnel) receive(topic string, payload []byte) {
 	t.link.deliver(func() { t.work.submit(func() { handle(payload) }) })
 }
 
-// operation returns the handler of a command. An invalid request is only logged and gets no response (protocol 3.4;
-// protocol 6, row 3).
+// operation returns the handler of a command. An invalid request is only logged and gets no response (protocol 6,
+// condition 3).
 func (t *mqttTunnel) operation(command string, do func(*bizRequest) commandResult) func([]byte) {
 	return func(payload []byte) {
 		req, err := decodeObject[bizRequest](payload)
@@ -227,7 +227,7 @@ func (t *mqttTunnel) onHealth(payload []byte) {
 	}
 	out := t.l.healthCommand(req)
 	if out.noAnswer || out.unknown || out.thrown != nil {
-		return // after an exception, there is no response (protocol 3.6)
+		return // after an exception, there is no response
 	}
 	t.publish("health", t.d.output(out))
 }

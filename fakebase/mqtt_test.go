@@ -180,7 +180,7 @@ func TestFirstConnectionFails(t *testing.T) {
 	})
 }
 
-// TestPool tests the thread pool of protocol 3.3: 5 tasks run concurrently. When the queue is full, up to 10 tasks
+// TestPool tests the thread pool of the MQTT tunnel: 5 tasks run concurrently. When the queue is full, up to 10 tasks
 // run concurrently. Beyond that, the caller runs the task itself.
 func TestPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -2,9 +2,9 @@ package fakebase
 
 import "sync"
 
-// pool runs tasks like Java's ThreadPoolExecutor with CallerRunsPolicy (protocol 3.3). A task runs on one of the core
-// goroutines. If they are all busy, the task is queued. If the queue is full, the task runs on an additional
-// goroutine, up to limit goroutines. If all of them are busy, the caller runs the task.
+// pool runs tasks like Java's ThreadPoolExecutor with CallerRunsPolicy. A task runs on one of the core goroutines. If
+// they are all busy, the task is queued. If the queue is full, the task runs on an additional goroutine, up to limit
+// goroutines. If all of them are busy, the caller runs the task.
 type pool struct {
 	core, limit, queued int
 	spawn               func(func()) bool

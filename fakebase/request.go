@@ -106,7 +106,7 @@ func decodeObject[T any](body []byte) (*T, error) {
 	return v, nil
 }
 
-// decodeBaseline decodes a baseline, which is a JSON array without an envelope (protocol 3.6). An empty payload or
+// decodeBaseline decodes a baseline, which is a JSON array without an envelope (protocol 3.5). An empty payload or
 // null is an empty baseline.
 func decodeBaseline(body []byte) (*batchRequest, error) {
 	body = bytes.TrimSpace(body)

@@ -1,6 +1,6 @@
 package fakebase
 
-// wireResponse is a response of the arklet HTTP server (protocol 4.3).
+// wireResponse is a response of the arklet HTTP server (protocol 4.2).
 type wireResponse struct {
 	BaseIdentity    string `json:"baseIdentity,omitempty"`
 	Code            string `json:"code"`

@@ -10,7 +10,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-const statusTime = 5 * time.Second
+const statusTimeout = 5 * time.Second
 
 // Inspect returns the status of a sandbox. If bases is true, the status includes the status of each base. If the
 // daemon of the sandbox is not running, the status is derived from the run records. If the sandbox does not exist,
@@ -20,7 +20,7 @@ func Inspect(ctx context.Context, home, name string, bases bool) (*Status, error
 	if err := dir.CheckOwner(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	if path := dir.SocketPath(); path != "" {
 		client := control.NewClient(path)
@@ -39,7 +39,7 @@ func statusFromRecords(dir state.Dir) (*Status, error) {
 	status := &Status{Name: dir.Name(), Phase: control.Dead, Kubeconfig: dir.Kubeconfig(), Logs: dir.Logs(),
 		Problems: []string{
 			fmt.Sprintf("its daemon is not running; remove the sandbox with: koupsandbox down --name %s, "+
-				"or run up again",
+				"or start it again with: koupsandbox up --name %[1]s",
 				dir.Name())}}
 	records, err := supervise.Records(dir.Run())
 	for _, r := range records {

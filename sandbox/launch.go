@@ -34,7 +34,7 @@ func RunDaemon(ctx context.Context, dir string, programs Binaries, logger *slog.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // read only after done is closed
+	err  error // error with which the daemon process exited; valid after done is closed
 }
 
 // end blocks until the daemon has exited. If ctx is done first, end kills the daemon and returns. A daemon exits

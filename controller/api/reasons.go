@@ -51,8 +51,8 @@ const (
 	ReasonPodCompleted = "PodCompleted"
 )
 
-// ReasonGone is the termination reason in lastState.terminated of the container of a module that the controller had
-// to install again.
+// ReasonGone is the termination reason in lastState.terminated of a container whose module is no longer on the base,
+// or is being installed again.
 const ReasonGone = "BizGone"
 
 // Reasons of ConditionCurrent, in addition to ReasonReplacing.
@@ -79,7 +79,7 @@ const (
 
 // Reasons of Events.
 const (
-	// ReasonReplaced means that the replacement announced with ReasonReplacing has finished.
+	// ReasonReplaced means that a replacement of the same version has succeeded; see ReasonReplacing.
 	ReasonReplaced = "SameVersionReplaced"
 	// ReasonNotAModule means that a Pod on a base lacks the module label.
 	ReasonNotAModule = "NotAModule"

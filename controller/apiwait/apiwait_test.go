@@ -22,7 +22,7 @@ func TestWatchesAreRetriedUntilConnected(t *testing.T) {
 		method, url string
 		err         error         // error that the server returns during the outage
 		outage      time.Duration // how long attempts fail with err
-		timeout     time.Duration // timeout of the context of the request
+		timeout     time.Duration // request context timeout
 		want        error
 		took        time.Duration
 	}{

@@ -147,7 +147,7 @@ func TestOfPod(t *testing.T) {
 
 // TestTableHasRuleForEachField checks that the table contains the type of each field whose parts are checked.
 func TestTableHasRuleForEachField(t *testing.T) {
-	// see walker.parts
+	// see walker.walkParts
 	list := map[reflect.Type]bool{reflect.TypeFor[corev1.EnvVar](): true, reflect.TypeFor[corev1.Volume](): true}
 	for of, rules := range table {
 		fields := map[string]bool{}

@@ -157,7 +157,8 @@ func (e *environment) version() (string, error) {
 	return v, err
 }
 
-// lookup returns the value of the last entry named name in container.Env[:before].
+// lookup returns the value of the last entry named name in container.Env[:before]. It skips entries without a value,
+// see value. set is false if no entry has a value.
 func (e *environment) lookup(name string, before int) (value string, set bool, err error) {
 	at := e.positions[name]
 	n, _ := slices.BinarySearch(at, before)

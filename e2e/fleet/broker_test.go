@@ -135,7 +135,8 @@ func imageContext(t *testing.T, files map[string]string) *bytes.Reader {
 	return bytes.NewReader(out.Bytes())
 }
 
-// podState contains the fields of a Pod that change when its module is installed again or its base restarts.
+// podState contains the fields that change when a Pod is replaced, when its module is installed again, or when its
+// base restarts.
 type podState struct {
 	UID      string
 	Started  time.Time

@@ -128,9 +128,9 @@ func (p *Player) overHTTP(ctx context.Context, x Exchange, noAnswer bool) (answe
 	return "", false, nil
 }
 
-// request sends a complete HTTP request and returns the data that it receives until the base closes the connection. A
-// base that does not read the whole request may reset the connection. If noAnswer is true, timedOut reports whether
-// the base did not respond.
+// request sends a complete HTTP request. It returns the data that it receives until the base closes or resets the
+// connection, or sends nothing for idleTimeout. After the first data, it returns no error. If noAnswer is true,
+// timedOut reports whether the base sent nothing within NoAnswerTimeout.
 func (p *Player) request(ctx context.Context, raw string, noAnswer bool) (answer string, timedOut bool, err error) {
 	conn, err := p.Dial(ctx)
 	if err != nil {

@@ -52,9 +52,8 @@ func (c *Comparison) Regressions() []MetricChange {
 func (r *Results) matches(config map[string]string) error {
 	for _, key := range []string{"goos", "goarch", "cpu", coresKey, providerKey} {
 		if r.config[key] != config[key] {
-			return fmt.Errorf("the baseline was measured with %s %q, but this machine has %q; measure a new baseline",
-				key,
-				r.config[key], config[key])
+			return fmt.Errorf("the baseline was measured with %s %q, but the current value is %q; "+
+				"measure a new baseline", key, r.config[key], config[key])
 		}
 	}
 	if !slices.ContainsFunc(r.figures, func(f *figure) bool { return len(f.values) >= MinRuns }) {
@@ -127,7 +126,7 @@ func (f *figure) median() float64 {
 // WriteText writes the comparison as a text table.
 func (c *Comparison) WriteText(w io.Writer) error {
 	for _, name := range c.Missing {
-		fmt.Fprintf(w, "not measured now: %s\n", name)
+		fmt.Fprintf(w, "missing from the new results: %s\n", name)
 	}
 	changes := slices.SortedStableFunc(slices.Values(c.Changes),
 		func(a, b MetricChange) int { return cmp.Compare(b.Now/b.Before, a.Now/a.Before) })
@@ -143,7 +142,7 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("writing the comparison: %w", err)
 	}
-	_, err := fmt.Fprintf(w, "%d figures compared with the baseline: %d worse, %d better\n", c.Compared,
+	_, err := fmt.Fprintf(w, "%d results compared with the baseline: %d worse, %d better\n", c.Compared,
 		len(c.Regressions()), len(c.Changes)-len(c.Regressions()))
 	if err != nil {
 		return fmt.Errorf("writing the comparison: %w", err)

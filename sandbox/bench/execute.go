@@ -204,16 +204,16 @@ func nameOf(name string, cell map[string]any, bases int) string {
 func (m *Run) measure(l *podTimeline, before, after snapshot) {
 	m.Results = l.results()
 	if len(l.all) == 0 {
-		m.Notes = append(m.Notes, "no module Pod was created, so Pods are not measured")
+		m.Notes = append(m.Notes, "no module Pod was created, so there are no results for Pods")
 	}
 	if err := cmp.Or(before.err, after.err); err != nil {
-		m.Notes = append(m.Notes, "API responsiveness is not measured: "+err.Error())
+		m.Notes = append(m.Notes, "API responsiveness was not measured: "+err.Error())
 	} else if requests, ok := responsiveness(before.metrics, after.metrics); ok {
 		m.Results = append(m.Results, requests...)
 	} else {
 		m.Notes = append(m.Notes,
-			"API responsiveness is not measured: the counters of the API server decreased; it was restarted, or "+
-				"another one answered")
+			"API responsiveness was not measured: the counters of the API server decreased; it may have restarted, "+
+				"or another API server may have answered")
 	}
 	for _, r := range m.Results {
 		r.Name = append(benchfmt.Name(m.Name), r.Name...)

@@ -92,9 +92,8 @@ func sandboxActions() []act {
 		},
 	}
 	titles := map[supervise.Action]string{
-		supervise.Kill: "Kill it", supervise.Pause: "Pause it", supervise.Resume: "Resume it",
-		supervise.Restart: "Restart it",
-		supervise.Stop:    "Stop it", supervise.Start: "Start it",
+		supervise.Kill: "Kill", supervise.Pause: "Pause", supervise.Resume: "Resume",
+		supervise.Restart: "Restart", supervise.Stop: "Stop", supervise.Start: "Start",
 	}
 	for _, does := range supervise.Actions {
 		all = append(all, act{

@@ -41,8 +41,7 @@ func workloadActions() []act {
 					ActionParam{Name: "module", Hint: "the name of the module"},
 					ActionParam{Name: "version", Hint: "such as 0.0.2"},
 					ActionParam{Name: "image", Optional: true,
-						Hint: "location of the jar; empty = the current location, with the version replacing " +
-							"the earlier one"},
+						Hint: "URL of the jar; empty = the current URL with the new version"},
 				)},
 			target: onWorkload, do: release,
 		},
@@ -108,7 +107,7 @@ func (b *Board) workload(ctx context.Context, p params) (*workload, error) {
 		}
 		return &workload{s, &s.Spec.Template, false}, nil
 	}
-	return nil, invalid("unsupported kind of workload %q", p["kind"])
+	return nil, invalid("unsupported workload kind %q", p["kind"])
 }
 
 func (b *Board) patch(ctx context.Context, p params, kind types.PatchType, patch []byte,

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// actionTime is the timeout of an action. The restart of a component takes longer than any other action.
-	actionTime = 2 * time.Minute
+	// actionTimeout is the timeout of an action. The restart of a component takes longer than any other action.
+	actionTimeout = 2 * time.Minute
 	// maxActions is the maximum number of concurrent actions.
 	maxActions = 16
 	// maxParams is the maximum size of an action request.
@@ -165,7 +165,7 @@ func (a *actions) do(ctx context.Context, id string, p params) (result ActionRes
 		}
 	}()
 	// The action continues when the page disconnects.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), actionTimeout)
 	defer cancel()
 	result, err = x.do(ctx, a.board, p)
 	return result, a.failure(ctx, x, p, err)
@@ -180,7 +180,7 @@ func (a *actions) failure(ctx context.Context, x act, p params, err error) error
 		return err
 	case ctx.Err() != nil && p["base"] != "":
 		return refuse(errcode.ModuleControllerBaseInstanceOperationTimeOut, http.StatusGatewayTimeout,
-			"%s of base %s took longer than %s", x.ID, p["base"], actionTime)
+			"%s of base %s took longer than %s", x.ID, p["base"], actionTimeout)
 	case errors.As(err, &daemon) && daemon.Code == http.StatusBadRequest:
 		return invalid("%s", daemon.Message)
 	case errors.As(err, &daemon) && p["base"] != "":

@@ -24,14 +24,14 @@ import (
 //go:generate go run ./internal/bundle
 
 const (
-	// messageEvery is the minimum interval between two messages to a browser.
-	messageEvery = 100 * time.Millisecond
-	// restEvery is the interval at which the board checks for changes that depend only on time.
-	restEvery = time.Second
+	// messageInterval is the minimum interval between two messages to a browser.
+	messageInterval = 100 * time.Millisecond
+	// timeCheckInterval is the interval at which the board checks for changes that depend only on time.
+	timeCheckInterval = time.Second
 	// keepFor and keepBytes limit the age and the compressed size of the history.
 	keepFor, keepBytes = time.Hour, 64 << 20
-	// endTime is how long the board waits for open responses to complete when it stops.
-	endTime = 2 * time.Second
+	// shutdownTimeout is how long the board waits for open responses to complete when it stops.
+	shutdownTimeout = 2 * time.Second
 )
 
 // Options configures a Board. The board shows a sandbox (Sandbox, with its API), a cluster (only API), or a recorded
@@ -157,7 +157,7 @@ func (b *Board) Start(ctx context.Context) error {
 		return fmt.Errorf("serving the web UI: %w", err)
 	case <-ctx.Done():
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(last); err != nil {
 		_ = server.Close() // the timeout of open responses is over
@@ -188,9 +188,9 @@ func (b *Board) startSources(ctx context.Context, looking *sync.WaitGroup) {
 	looking.Go(func() { b.publish(ctx) })
 }
 
-// publish sends state changes to browsers until ctx is done. It sends at most one message per messageEvery.
+// publish sends state changes to browsers until ctx is done. It sends at most one message per messageInterval.
 func (b *Board) publish(ctx context.Context) {
-	rest := time.NewTicker(restEvery)
+	rest := time.NewTicker(timeCheckInterval)
 	defer rest.Stop()
 	for {
 		select {
@@ -203,6 +203,6 @@ func (b *Board) publish(ctx context.Context) {
 		if err := b.feed.Put(now, u); err != nil {
 			b.o.Logger.Error("publishing a change failed", "err", err)
 		}
-		wait(ctx, messageEvery)
+		wait(ctx, messageInterval)
 	}
 }

@@ -166,8 +166,8 @@ func TestFindings(t *testing.T) {
 				w.workloadChanged(*c.of, true, false)
 			}
 			w.flush(began)
-			w.flush(began.Add(findEvery))
-			w.flush(began.Add(findEvery + c.after))
+			w.flush(began.Add(findingsInterval))
+			w.flush(began.Add(findingsInterval + c.after))
 			var got []FindingRow
 			for _, f := range w.findings {
 				if f.shown {

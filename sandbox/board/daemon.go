@@ -31,12 +31,12 @@ type daemon interface {
 }
 
 const (
-	// againAfter is the interval between attempts to connect to the daemon.
-	againAfter = time.Second
-	// trafficEvery and statusEvery are the polling intervals for traffic statistics and for the sandbox status. The
-	// event stream does not contain these data.
-	trafficEvery = time.Second
-	statusEvery  = 5 * time.Second
+	// reconnectInterval is the interval between attempts to connect to the daemon.
+	reconnectInterval = time.Second
+	// trafficInterval and statusInterval are the polling intervals for traffic statistics and for the sandbox status.
+	// The event stream does not contain these data.
+	trafficInterval = time.Second
+	statusInterval  = 5 * time.Second
 )
 
 const aboutSandbox = "sandbox"
@@ -55,8 +55,8 @@ type daemonSource struct {
 func (s *daemonSource) run(ctx context.Context) {
 	var polls sync.WaitGroup
 	defer polls.Wait()
-	polls.Go(func() { apiwait.UntilWithContext(ctx, s.traffic, trafficEvery) })
-	polls.Go(func() { apiwait.UntilWithContext(ctx, s.status, statusEvery) })
+	polls.Go(func() { apiwait.UntilWithContext(ctx, s.traffic, trafficInterval) })
+	polls.Go(func() { apiwait.UntilWithContext(ctx, s.status, statusInterval) })
 	for ctx.Err() == nil {
 		mentioned := map[string]bool{}
 		synced := false
@@ -66,7 +66,7 @@ func (s *daemonSource) run(ctx context.Context) {
 			}
 			if e.Synced {
 				synced = true
-				s.back(mentioned)
+				s.recordReconnect(mentioned)
 			}
 			s.state.addEvent(e)
 			if synced {
@@ -79,16 +79,16 @@ func (s *daemonSource) run(ctx context.Context) {
 		if err == nil {
 			err = errors.New("the event stream has ended")
 		}
-		s.state.notice(aboutSandbox, "the sandbox does not answer; the data may be out of date: "+err.Error(),
+		s.state.notice(aboutSandbox, "the sandbox is unreachable; the data may be out of date: "+err.Error(),
 			s.now())
 		s.state.ended(s.now())
-		wait(ctx, againAfter)
+		wait(ctx, reconnectInterval)
 	}
 }
 
-// back records that the daemon responds again. It removes the bases that are not in mentioned, the set of bases in
-// the initial events, because they no longer exist.
-func (s *daemonSource) back(mentioned map[string]bool) {
+// recordReconnect records that the daemon responds again. It removes the bases that are not in mentioned, the set of
+// bases in the initial events, because they no longer exist.
+func (s *daemonSource) recordReconnect(mentioned map[string]bool) {
 	s.state.notice(aboutSandbox, "", s.now())
 	s.state.ended(time.Time{})
 	for _, name := range s.state.bases() {
@@ -158,7 +158,7 @@ func (s *daemonSource) traffic(ctx context.Context) {
 
 func streamKey(group, name string) string { return group + "/" + name }
 
-// streamsLeft marks the streams that the daemon no longer lists as ended.
+// streamsLeft marks streams as ended if the daemon no longer lists them.
 func (w *boardState) streamsLeft(there map[string]bool, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -49,7 +49,8 @@ func (w *boardState) find(now time.Time) {
 		return
 	}
 	seen := map[string]bool{}
-	for _, p := range slices.Concat(w.unreachable(), w.failed(), w.slow(now), w.inconsistent()) {
+	for _, p := range slices.Concat(w.unreachableBases(), w.failedModules(), w.slowOperations(now),
+		w.inconsistentBases()) {
 		key := string(p.code) + " " + p.about
 		seen[key] = true
 		f := w.findings[key]
@@ -95,8 +96,8 @@ func (p problem) row(since int64) FindingRow {
 
 func first(list []string) []string { return list[:min(len(list), shown)] }
 
-// unreachable reports a mass outage: many bases are unreachable at the same time.
-func (w *boardState) unreachable() []problem {
+// unreachableBases reports a mass outage: many bases are unreachable at the same time.
+func (w *boardState) unreachableBases() []problem {
 	var away []string
 	all := 0
 	for b := range w.state.Bases.All() {
@@ -120,15 +121,15 @@ func (w *boardState) unreachable() []problem {
 	}}
 }
 
-func (w *boardState) failed() []problem {
+func (w *boardState) failedModules() []problem {
 	return w.byModule(func(_ string, m *events.ModuleStatus) bool { return m.State == events.ModuleBroken }, problem{
 		code: errcode.ModuleControllerBaseInstanceOperationFailed, text: "%s is broken on %d bases",
 		chinese: "%s 在 %d 个基座上安装失败或已损坏",
 	})
 }
 
-// slow reports operations that take too long or have timed out.
-func (w *boardState) slow(now time.Time) []problem {
+// slowOperations reports operations that take too long or have timed out.
+func (w *boardState) slowOperations(now time.Time) []problem {
 	gaveUp := map[string]bool{}
 	for p := range w.state.Pods.All() {
 		if strings.HasSuffix(p.Reason, timedOut) {
@@ -141,7 +142,7 @@ func (w *boardState) slow(now time.Time) []problem {
 		return gaveUp[base+" "+m.String()] || m.State == events.ModuleResolved && now.Sub(m.Since) > api.InstallTimeout
 	}, problem{
 		code: errcode.ModuleControllerBaseInstanceOperationTimeOut,
-		text: "the operation on %s takes too long on %d bases", chinese: "%s 的运维操作超时，涉及 %d 个基座",
+		text: "the operation on %s timed out on %d bases", chinese: "%s 的运维操作超时，涉及 %d 个基座",
 	})
 }
 
@@ -166,9 +167,9 @@ func (w *boardState) byModule(has func(base string, m *events.ModuleStatus) bool
 	return list
 }
 
-// inconsistent reports bases whose modules differ from the modules of other bases with the same application, version
-// and group. It compares pre-installed modules, and modules of workloads that have a Pod on each base.
-func (w *boardState) inconsistent() (list []problem) {
+// inconsistentBases reports bases whose modules differ from the modules of other bases with the same application,
+// version and group. It compares pre-installed modules, and modules of workloads that have a Pod on each base.
+func (w *boardState) inconsistentBases() (list []problem) {
 	groups := map[string][]*events.BaseStatus{}
 	for b := range w.state.Bases.All() {
 		n, hasNode := w.nodes[b.Name]

@@ -73,7 +73,7 @@ func replay(run *scenario.Run, w *boardState, f *feed.Feed) error {
 		}
 	}
 	for _, e := range run.Timeline {
-		if e.Time.Sub(at) >= messageEvery {
+		if e.Time.Sub(at) >= messageInterval {
 			tell(at)
 			if err := put(at); err != nil {
 				return err

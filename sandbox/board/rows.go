@@ -258,9 +258,9 @@ type use struct {
 	before  map[string]int64
 }
 
-// leak returns by how many bytes the used metaspace exceeds the first recorded usage with the same modules in any
-// version. It returns 0 if there is no increase. A base reports the metaspace of a new module late, so leak records
-// the usage only when the modules change.
+// leak returns the metaspace growth in bytes since the first recorded usage with the same modules, regardless of their
+// versions. It returns 0 if the usage has not grown, or while a module is not active. A base reports the metaspace of
+// a new module late, so leak records the usage only when the modules change.
 func (u *use) leak(row *BaseRow) int64 {
 	var names []string
 	for _, m := range row.Modules {

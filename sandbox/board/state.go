@@ -25,8 +25,8 @@ const (
 	kindNotice    = "notice"
 )
 
-// findEvery is the interval at which the board runs the checks for findings.
-const findEvery = time.Second
+// findingsInterval is the interval at which the board runs the checks for findings.
+const findingsInterval = time.Second
 
 // boardState holds the current state of the board. Sources add events to it, and flush returns the rows that have
 // changed. Its methods are safe for concurrent use.
@@ -192,11 +192,11 @@ func (w *boardState) notice(about, text string, now time.Time) {
 }
 
 // flush returns the changes since the previous flush, and the time to send with them. It also updates the findings at
-// most once per findEvery.
+// most once per findingsInterval.
 func (w *boardState) flush(now time.Time) (time.Time, feed.Update) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now.Sub(w.found) >= findEvery {
+	if now.Sub(w.found) >= findingsInterval {
 		w.found = now
 		w.find(now)
 	}

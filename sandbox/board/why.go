@@ -13,8 +13,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// whyTime is the timeout of a request to /api/why.
-const whyTime = 30 * time.Second
+// whyTimeout is the timeout of a request to /api/why.
+const whyTimeout = 30 * time.Second
 
 // why handles a request for an explanation of an object's current state.
 func (b *Board) why(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +32,7 @@ func (b *Board) why(w http.ResponseWriter, r *http.Request) {
 		access.Deny(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), whyTime)
+	ctx, cancel := context.WithTimeout(r.Context(), whyTimeout)
 	defer cancel()
 	snapshot, err := why.Gather(ctx, b.o.API, target)
 	switch {

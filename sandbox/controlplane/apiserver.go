@@ -124,7 +124,7 @@ func (h *hook) start(ctx genericapiserver.PostStartHookContext) {
 	}
 }
 
-var errNotFinished = errors.New("not finished")
+var errNotFinished = errors.New("the hook has not succeeded yet")
 
 // check returns errNotFinished until the hook has succeeded. It is the readiness check of the hook.
 func (h *hook) check(*http.Request) error {

@@ -28,13 +28,13 @@ import (
 const usage = `Usage: koup-controlplane COMMAND [FLAGS]
 
 Commands:
-  etcd                      the store
-  kube-apiserver            the API
-  kube-controller-manager   the controllers of Deployments, DaemonSets, StatefulSets, EndpointSlices and the rest
-  kube-scheduler            the scheduler
-  version                   the versions of Kubernetes and etcd in this file
+  etcd                      run etcd
+  kube-apiserver            run the Kubernetes API server
+  kube-controller-manager   run the built-in Kubernetes controllers
+  kube-scheduler            run the Kubernetes scheduler
+  version                   print the versions of Kubernetes and etcd in this binary
 
-Each command takes the flags of the upstream program of that name; see COMMAND --help.
+Each command except version accepts the flags of the upstream binary of that name; see COMMAND --help.
 `
 
 func main() {
@@ -65,7 +65,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, usage)
 		return 0
 	default:
-		fmt.Fprintf(stderr, "koup-controlplane has no command %q; it has %s\n", args[0],
+		fmt.Fprintf(stderr, "koup-controlplane: unknown command %q; supported: %s\n", args[0],
 			strings.Join([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "version"},
 				", "))
 		return 2

@@ -17,7 +17,7 @@ func TestRun(t *testing.T) {
 		"nothing": {nil, 2, "", "Usage: koup-controlplane"},
 		"help":    {[]string{"help"}, 0, "Usage: koup-controlplane", ""},
 		"an unknown command": {[]string{"kubelet"}, 2, "",
-			`koup-controlplane has no command "kubelet"; it has etcd, kube-apiserver`},
+			`koup-controlplane: unknown command "kubelet"; supported: etcd, kube-apiserver`},
 		"version": {[]string{"version"}, 0, "\netcd 3.", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -130,7 +130,7 @@ func TestCompareIsCanceled(t *testing.T) {
 	c.runSchedule[1] = (&fakeRunner{result: func(s Schedule) (runResult, error) {
 		if s.Seed == 4 {
 			stop()
-			return runResult{invariant: "at rest", seen: "canceled"}, nil
+			return runResult{invariant: "final state", seen: "canceled"}, nil
 		}
 		return runResult{invariant: "order", seen: "wrong order"}, nil
 	}}).runSchedule

@@ -66,7 +66,8 @@ func (r *renderer) component(name string, kind *actionSpec, do string, replica i
 }
 
 func (r *renderer) inject(m Action, kind *actionSpec) string {
-	s, name := v1alpha1.FaultSet{Target: kind.target, Replica: r.of(m, kind), Fault: r.named(*kind.fault)}, m.Do
+	s := v1alpha1.FaultSet{Target: kind.target, Replica: r.controllerFor(m, kind), Fault: r.named(*kind.fault)}
+	name := m.Do
 	if m.Base != "" {
 		s.Bases, name = v1alpha1.BaseNames{m.Base}, name+" at "+m.Base
 	}
@@ -92,9 +93,9 @@ func set(s v1alpha1.FaultSet) v1alpha1.Action {
 	return v1alpha1.Action{Fault: &v1alpha1.FaultAction{Set: &s}}
 }
 
-// of returns the number of the controller on which a fault acts, or nil for all controllers. A fault that kills a
-// controller acts on a single controller, which is restarted at the end of the disruption.
-func (r *renderer) of(m Action, kind *actionSpec) *int {
+// controllerFor returns the number of the controller on which a fault acts, or nil for all controllers. A fault that
+// kills a controller acts on a single controller, which is restarted at the end of the disruption.
+func (r *renderer) controllerFor(m Action, kind *actionSpec) *int {
 	if m.Replica > 1 || m.Replica == 1 && kind.resource == controllers && r.s.Replicas > 1 {
 		return ptr.To(m.Replica)
 	}

@@ -162,7 +162,7 @@ func (q *queue) each(ctx context.Context, n int, do func(context.Context, Schedu
 }
 
 // errFound ends a run after MaxFailures different failures were found.
-var errFound = errors.New("enough failures were found")
+var errFound = errors.New("the maximum number of failures was found")
 
 // Run runs schedules until Count schedules have started, For has passed, MaxFailures different failures were found,
 // or ctx ends. Then it shrinks the failures. It blocks until the sandboxes are deleted. If ctx ends, the result

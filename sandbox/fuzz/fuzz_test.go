@@ -54,7 +54,7 @@ func TestSchedulesAreScenarios(t *testing.T) {
 	for seed := range uint64(1200) {
 		g := generator{beyond: seed%2 == 0}
 		s := g.generate(seed)
-		if !g.beyond && s.has((*actionSpec).beyond) {
+		if !g.beyond && s.has((*actionSpec).breaksContract) {
 			t.Errorf("seed %d has actions beyond the contract: %s", seed, s)
 		}
 		if diff := cmp.Diff(s, g.generate(seed)); diff != "" {
@@ -343,7 +343,7 @@ func TestEvaluate(t *testing.T) {
 		"errored": {scenario.Run{Result: scenario.Errored, Failure: "late"},
 			runResult{inconclusive: true, seen: "late"}},
 		"failed step": {scenario.Run{Result: scenario.Failed, Failure: "not within 75s"},
-			runResult{invariant: "at rest", seen: "not within 75s"}},
+			runResult{invariant: "final state", seen: "not within 75s"}},
 		"requests": {scenario.Run{Result: scenario.Failed, Traffic: []scenario.Traffic{lost}},
 			runResult{invariant: "requests", seen: "stream service1: 3 of 10 requests were lost"}},
 		"failed check and lost requests": {

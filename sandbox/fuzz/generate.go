@@ -93,7 +93,7 @@ func (g generator) random(r *rand.Rand) Schedule {
 			continue
 		case shareable && m.affectsAllSchedules(), m.tunnel != "" && !s.hasTunnel(Action{Do: m.name}):
 			continue
-		case g.only == nil && m.beyond() && !g.beyond, g.only != nil && !slices.Contains(g.only, m.name):
+		case g.only == nil && m.breaksContract() && !g.beyond, g.only != nil && !slices.Contains(g.only, m.name):
 			continue
 		}
 		if m.isDisruption() {

@@ -11,7 +11,7 @@ import (
 
 // Failure is one kind of failure, with the smallest schedule found that reproduces it.
 type Failure struct {
-	// Invariant is the name of the check that failed, "requests" if requests were lost, or "at rest" if the final
+	// Invariant is the name of the check that failed, "requests" if requests were lost, or "final state" if the final
 	// state was wrong.
 	Invariant string `json:"invariant"`
 	// Seed is the seed of the first schedule with this failure. Smallest is the shrunk schedule.
@@ -52,7 +52,7 @@ func evaluate(r *scenario.Report) runResult {
 		case scenario.Errored:
 			return runResult{inconclusive: true, seen: run.Failure}
 		}
-		o := runResult{invariant: "at rest", seen: run.Failure}
+		o := runResult{invariant: "final state", seen: run.Failure}
 		for _, t := range run.Traffic {
 			if t.Result == scenario.Failed {
 				o.invariant = "requests"

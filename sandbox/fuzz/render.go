@@ -207,10 +207,10 @@ func (r *renderer) begin() {
 	}
 	for i, w := range r.s.Workloads {
 		if w.Kind == peer {
-			r.follows(w)
+			r.waitForPeerReplicas(w)
 		}
 		r.rolledOut(i)
-		r.reached(w)
+		r.waitForEndpoints(w)
 		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w,
 			r.s.lossless(w) && r.s.observed() && !r.s.mayCause(staleEndpoints))
 		if w.Replicas == len(r.s.bases()) && !r.s.mayCause(movesModules) {
@@ -366,16 +366,16 @@ func (r *renderer) condition(t Trigger) string {
 	}
 }
 
-// follows renders a step that waits until a peer Deployment has one replica per base.
-func (r *renderer) follows(w Workload) {
+// waitForPeerReplicas renders a step that waits until a peer Deployment has one replica per base.
+func (r *renderer) waitForPeerReplicas(w Workload) {
 	follows := fmt.Sprintf("deployments.exists(d, d.metadata.name == '%s' && d.spec.replicas == size(bases))", w.Module)
 	r.within("one replica of "+w.Module+" per base", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: follows}})
 }
 
-// reached renders a step that waits until all endpoints of the workload's Service are ready. This can take seconds if
-// an earlier schedule has restarted the controllers of Kubernetes.
-func (r *renderer) reached(w Workload) {
+// waitForEndpoints renders a step that waits until all endpoints of the workload's Service are ready. This can take
+// seconds if an earlier schedule has restarted the controllers of Kubernetes.
+func (r *renderer) waitForEndpoints(w Workload) {
 	reached := fmt.Sprintf("endpointslices.exists(e, e.metadata.labels['kubernetes.io/service-name'] == '%s' && "+
 		"has(e.endpoints) && e.endpoints.size() > 0 && e.endpoints.all(p, p.conditions.ready))", w.Module)
 	r.within("Service "+w.Module+" has ready endpoints", r.s.settle(),
@@ -416,7 +416,7 @@ func (r *renderer) checkFinalState() {
 	}
 	for _, w := range r.s.Workloads {
 		if w.Kind == peer {
-			r.follows(w)
+			r.waitForPeerReplicas(w)
 		}
 	}
 	left := fmt.Sprintf("bases.size() > 0 && !bases.exists(b, bases[b].modules.exists(m, %s))",

@@ -187,15 +187,15 @@ type Trigger string
 
 // The triggers.
 const (
-	Immediately  Trigger = "at once"
-	InstallBegun Trigger = "an install has begun"
+	Immediately  Trigger = "immediately"
+	InstallBegun Trigger = "an install has started"
 	Installed    Trigger = "a base serves the newest version"
 	Scheduled    Trigger = "a new Pod has a Node"
 	NewReady     Trigger = "a new Pod is Ready"
 	Ending       Trigger = "a Pod is being deleted"
 	Settled      Trigger = "every Pod is Ready"
 	// Commanded means that a controller sends the n-th install or uninstall command to the broker.
-	Commanded Trigger = "a command passes"
+	Commanded Trigger = "a command is sent"
 )
 
 var triggers = []Trigger{Immediately, InstallBegun, Installed, Scheduled, NewReady, Ending, Settled, Commanded}

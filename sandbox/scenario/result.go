@@ -130,10 +130,11 @@ type Violation struct {
 // Traffic is the result of a stream of requests.
 type Traffic struct {
 	traffic.Summary
-	// Judge is the judge expression of the stream. Result is the result of its evaluation.
+	// Judge is the judge expression of the stream. Result is Passed or Failed. A stream also fails if it sent no
+	// requests, stopped early, or its judge expression has no value or compared no requests.
 	Judge  string `json:"judge"`
 	Result Result `json:"verdict"`
-	// Seconds contains the request counts for each second of the run.
+	// Seconds contains the request counts for each second from the start of the stream.
 	Seconds []traffic.Second `json:"seconds,omitempty"`
 	// Bins contains the request counts for each interval of length BinWidth, from the start of the stream. It is
 	// empty for long streams.

@@ -138,7 +138,7 @@ func (e *execution) awaitPods(ctx context.Context) {
 	defer cancel()
 	pods := observe.Subject{Resource: observe.Pods, Namespace: e.in.name}
 	if err := e.recorder.CatchUp(ctx, pods); err != nil {
-		e.r.o.Logger.Debug("not all Pods are known", "run", e.in.name, "err", err)
+		e.r.o.Logger.Debug("could not observe all Pods", "run", e.in.name, "err", err)
 	}
 	err := e.recorder.WaitUntil(ctx, func(v observe.Snapshot) (bool, error) {
 		all, _ := v.Objects(pods, "", nil)

@@ -179,7 +179,8 @@ func (e *execution) runGuarded(ctx context.Context, s *v1alpha1.Step, at stepPos
 	return message, false, withCause(guarded, err)
 }
 
-// withCause adds the cancellation cause of ctx to an error, unless the error already contains it.
+// withCause adds the cancellation cause of ctx to an error, unless the error already contains it or wraps a
+// *steps.Failure.
 func withCause(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if err == nil || cause == nil || errors.Is(err, cause) {

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// gatherTime limits the total time of all requests of Gather.
-	gatherTime = 30 * time.Second
-	// logTime limits the time of the log requests, which only a running controller answers.
-	logTime = 3 * time.Second
+	// gatherTimeout limits the total time of all requests of Gather.
+	gatherTimeout = 30 * time.Second
+	// logTimeout limits the time of the log requests, which only a running controller answers.
+	logTimeout = 3 * time.Second
 	// logLines and logBytes limit how much of each log is read. logged is the maximum number of containers whose logs
 	// are read.
 	logLines, logBytes, logged = 20, 32 << 10, 3
@@ -32,7 +32,7 @@ const (
 // exist, the error wraps ErrNotFound and suggests similar names. Snapshot.Unread lists all other objects that could
 // not be read. Gather blocks for at most 30 seconds.
 func Gather(ctx context.Context, client kubernetes.Interface, t Target) (*Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, gatherTime)
+	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
 	g := &gatherer{client: client, Snapshot: &Snapshot{Target: t}}
 	g.bases(ctx)
@@ -222,7 +222,7 @@ func (g *gatherer) logs(ctx context.Context) {
 	if g.Node == nil || !workload.IsBase(g.Node) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, logTime)
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	g.Logs = map[string][]string{}
 	modules, _ := workload.Modules(g.Pod.Spec) // sidecars have no log

@@ -93,7 +93,7 @@ var (
 		"to release another jar, increase BIZ_VERSION",
 		"要发布另一个 jar，请提高 BIZ_VERSION")
 	msgUnsupportedFields = answer(UnsupportedFields,
-		"{ready}; the base ignores {fields} of its spec",
+		"{ready}; the base ignores {fields} of the Pod spec",
 		"{ready}；基座忽略其 spec 中的 {fields}",
 		"remove these fields, or implement them in the base or in the module",
 		"去掉这些字段，或在基座或模块中自行实现")
@@ -220,12 +220,12 @@ var (
 		"start the module controller, or add {toleration} to the tolerations",
 		"启动 module controller，或在 tolerations 中加上 {toleration}")
 	msgEnvironmentTolerationMissing = answer(EnvironmentTolerationMissing,
-		"the Pod does not tolerate the taint {taint}, and the controller has not added that toleration",
+		"the Pod does not tolerate the taint {taint}, and the controller has not added the toleration",
 		"该 Pod 不容忍污点 {taint}，controller 也没有加上这个容忍",
 		"add {toleration} to the tolerations; the controller adds it only without LEAVE_POD_TOLERATIONS",
 		"在 tolerations 中加上 {toleration}；只有在未设置 LEAVE_POD_TOLERATIONS 时 controller 才会加上它")
 	msgWrongEnvironment = answer(WrongEnvironment,
-		"the Pod tolerates bases of the environment {tolerated}, and the otherwise matching bases belong to "+
+		"the Pod tolerates bases of the environment {tolerated}, but the otherwise matching bases belong to "+
 			"{environments}",
 		"该 Pod 容忍环境 {tolerated} 的基座，而其他条件都满足的基座属于 {environments}",
 		"tolerate {key} with the value {value} and the effect {effect}, if you mean that environment",
@@ -253,18 +253,18 @@ var (
 		"其他条件都满足的基座都不是 Ready：{bases}；{base}：{state}",
 		"see: koupsandbox why node/{base}", "参见：koupsandbox why node/{base}")
 	msgNoSuchResource = answer(NoSuchResource,
-		"the Pod requests {amount} of {resource}, and no base has any",
+		"the Pod requests {amount} of {resource}, but no base provides it",
 		"该 Pod 请求 {amount} 的 {resource}，而没有基座提供该资源",
 		"remove the request from the Pod or its template",
 		"从该 Pod 或其模板中去掉该请求")
 	msgLimitRange = answer(NoSuchResource,
-		"the Pod requests {amount} of {resource}, and no base has any",
+		"the Pod requests {amount} of {resource}, but no base provides it",
 		"该 Pod 请求 {amount} 的 {resource}，而没有基座提供该资源",
 		"a LimitRange of the namespace {namespace} adds the request: remove {resource} from it, or request 0 "+
 			"in the template",
 		"该请求由 namespace {namespace} 的 LimitRange 加上：从中去掉 {resource}，或在模板中请求 0")
 	msgNoFreeResources = answer(NoFreeResources,
-		"the Pod requests {amount} of {resource}, and no otherwise matching base has that much free: the maximum is "+
+		"the Pod requests {amount} of {resource}, but no otherwise matching base has that much free; the maximum is "+
 			"{free} on {base}",
 		"该 Pod 请求 {amount} 的 {resource}，其他条件都满足的基座都没有这么多空闲：最多为 {base} 上的 {free}",
 		"request less, or add a base", "减少请求，或增加基座")
@@ -296,7 +296,7 @@ var (
 			"volumeClaimTemplates, so delete and create the StatefulSet again",
 		"模块不使用卷：从 StatefulSet {name} 中去掉声明；Kubernetes 拒绝修改 volumeClaimTemplates，因此需要删除并重新创建该 StatefulSet")
 	msgSpreadLabelMissing = answer(TopologySpread,
-		"the Pod must be spread over {keys}, and no otherwise matching base has that label; the scheduler "+
+		"the Pod must be spread over {keys}, but no otherwise matching base has that label; the scheduler "+
 			"reports: {message}",
 		"该 Pod 须按 {keys} 分布，而其他条件都满足的基座都没有该标签；调度器报告：{message}",
 		"use the topologyKey "+corev1.LabelHostname+", or label the Nodes of the bases",
@@ -347,7 +347,7 @@ var (
 		"check that kube-scheduler runs; in a sandbox: koupsandbox status",
 		"检查 kube-scheduler 是否在运行；在沙箱中：koupsandbox status")
 	msgNotScheduledAgain = answer(NotScheduledYet,
-		"{base} fits since a change {age} ago, and the scheduler has not tried the Pod again; it last "+
+		"{base} has matched since a change {age} ago, but the scheduler has not tried the Pod again; it last "+
 			"reported: {message}",
 		"{base} 因 {age} 之前的变化而满足要求，调度器还没有再次尝试该 Pod；其上一次报告：{message}",
 		"wait a few seconds: the scheduler tries again after a change",
@@ -362,13 +362,13 @@ const (
 // Messages about a Pod on a base that no controller serves, or that is unreachable.
 var (
 	msgNodeNameUnknown = answer(NodeGone,
-		"the Pod or its template sets nodeName: {node}, and no Node has this name",
+		"the Pod or its template sets nodeName: {node}, but no Node has this name",
 		"该 Pod 或其模板设置了 nodeName: {node}，而没有该名称的 Node",
 		"remove nodeName, and select bases by their labels, for example by "+corev1.LabelHostname+
 			" in the nodeSelector",
 		"去掉 nodeName，按标签选择基座，例如在 nodeSelector 中使用 "+corev1.LabelHostname)
 	msgNodeGone = answer(NodeGone,
-		"the Pod is bound to {node}, and this Node does not exist: its base was removed, or never existed",
+		"the Pod is bound to {node}, but this Node does not exist: its base was removed, or never existed",
 		"该 Pod 绑定到 {node}，而该 Node 不存在：其基座已被移除，或从未存在",
 		"delete the Pod; its workload creates another one on an existing base",
 		"删除该 Pod；其工作负载会在现有的基座上创建新的 Pod")
@@ -537,7 +537,7 @@ var (
 		"exclude module Pods from the policy that changes images: the image of a module is the URL of its jar",
 		"把模块 Pod 排除在修改 image 的策略之外：模块的 image 是其 jar 的 URL")
 	msgImageNotAJar = answer(ImageNotAJar, "{error}", "{error}",
-		"give the URL of the module's jar, such as https://host/biz1-1.0.0-ark-biz.jar",
+		"set the image to the URL of the module's jar, such as https://host/biz1-1.0.0-ark-biz.jar",
 		"填写模块 jar 的 URL，例如 https://host/biz1-1.0.0-ark-biz.jar")
 )
 
@@ -549,14 +549,14 @@ var (
 		"check the response of the module at the path of its livenessProbe",
 		"检查模块在其 livenessProbe 路径上的应答")
 	msgReadinessProbeFailing = answer(ReadinessProbeFailing,
-		"{module} is active on {base}, and its readiness probe keeps it from being Ready: {message}{probe}",
+		"{module} is active on {base}, but it is not Ready because of its readiness probe: {message}{probe}",
 		"{module} 在 {base} 上已激活，但就绪探针使其不能 Ready：{message}{probe}",
 		"check the path and port of its readinessProbe, and the response of the module there; the port of "+
 			"the base's web "+
 			"listener is in the annotation "+labels.WebPort,
 		"检查其 readinessProbe 的路径和端口，以及模块在那里的应答；基座的 Web 端口在 annotation "+labels.WebPort+" 中")
 	msgReadinessGateMissing = answer(ReadinessGateMissing,
-		"the modules of the Pod serve on {base}, and the readiness gate {gates} is not True",
+		"the modules of the Pod are active on {base}, but the readiness gate {gates} is not True",
 		"该 Pod 的模块已在 {base} 上提供服务，但 readiness gate {gates} 不是 True",
 		"check the component that sets this condition of the Pod, or remove the gate from the template",
 		"检查设置该 Pod 的这个 condition 的组件，或从模板中去掉该 gate")
@@ -681,8 +681,8 @@ var (
 		"{resource} 空闲 {free}，请求 {amount}")
 	partLessFree = text("less {resource} is free than the requested {amount}",
 		"{resource} 的空闲少于所请求的 {amount}")
-	partNoLabel          = text("{requirement}, and it has no such label", "{requirement}，而它没有该标签")
-	partOtherLabel       = text("{requirement}, and it has {value}", "{requirement}，而它的值为 {value}")
+	partNoLabel          = text("{requirement}, but it does not have this label", "{requirement}，而它没有该标签")
+	partOtherLabel       = text("{requirement}, but it has {value}", "{requirement}，而它的值为 {value}")
 	partSelectorRequires = text("the nodeSelector requires {expression}", "nodeSelector 要求 {expression}")
 	partAffinityRequires = text("the affinity requires {expression}", "亲和性要求 {expression}")
 	partTerm             = text("term {n} ({expressions})", "第 {n} 项({expressions})")

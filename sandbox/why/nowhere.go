@@ -18,7 +18,7 @@ import (
 // has no target. Unlike Gather, GatherBases returns an error if it cannot read the bases or the Pods on them. It
 // blocks for at most 30 seconds.
 func GatherBases(ctx context.Context, client kubernetes.Interface) (*Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, gatherTime)
+	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
 	g := &gatherer{client: client, Snapshot: &Snapshot{}}
 	g.bases(ctx)

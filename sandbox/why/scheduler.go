@@ -87,7 +87,8 @@ func (v *explainer) withoutClaims() string {
 	return v.in(partClaimsOfPod, nil)
 }
 
-// ownerOf returns the name of the object that controls the Pod, and whether this object is of the given kind.
+// ownerOf returns the name of the object that controls the Pod if this object is of the given kind. Otherwise, it
+// returns false.
 func ownerOf(p *corev1.Pod, kind string) (string, bool) {
 	o := metav1.GetControllerOf(p)
 	if o == nil || o.Kind != kind {

@@ -10,7 +10,8 @@ import (
 
 // Answer explains the state of the target.
 type Answer struct {
-	// Target is the target, with the name of the object that was found.
+	// Target is the explained object. Its Name is the name of the object that was found, which may differ from the
+	// requested name.
 	Target Target `json:"target"`
 	// Ready reports whether the target is Ready, so that there is nothing to wait for.
 	Ready bool `json:"ready"`

@@ -298,7 +298,7 @@ var situations = []situation{
 	{name: "terminating Pod without a controller", snapshot: ofPod(pod(on(1), runs(true), deleted), controllers()),
 		want: why.TerminatingUnserved, because: why.ControllerNotRunning},
 	{name: "superseded Pod", snapshot: ofPod(
-		pod(on(1), waits("BizDeactivate", "a newer Pod of module biz1 serves on this base"),
+		pod(on(1), waits("BizDeactivate", "a newer Pod of module biz1 is active on this base"),
 			func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), func(s *why.Snapshot) {
 			s.OnBases = []corev1.Pod{*pod(on(1), runs(true), func(p *corev1.Pod) { p.Name, p.UID = "biz1-y", "uid-y" })}
 		}), want: why.GaveWay, names: []string{"biz1-y", "base-1"}},

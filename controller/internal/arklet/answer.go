@@ -12,7 +12,7 @@ type Answer struct {
 	Command Command
 	// Module is the module of the request. After an exception, bases of generations A and B omit it over MQTT.
 	Module Module
-	// Code is SUCCESS, FAILED, CMD_NOT_FOUND or CMD_PROCESS_INTERNAL_ERROR (protocol 4.3).
+	// Code is SUCCESS, FAILED, CMD_NOT_FOUND or CMD_PROCESS_INTERNAL_ERROR (protocol 4.2).
 	//
 	// A base can also send a documented error code as ErrorCode, Code or DataCode, or at the beginning of a message
 	// ("User.MetaspaceFull: 93 %"). The first error code in this order is used.

@@ -11,7 +11,7 @@ import (
 const arkletException = "com.alipay.sofa.koupleless.arklet.core.common.exception.ArkletRuntimeException"
 
 // thrown returns the answer that a base sends over MQTT after an exception. The message contains the cause in one
-// line, and the data contains the complete stack trace (protocol 3.6).
+// line, and the data contains the complete stack trace (protocol 3.7).
 func thrown(cause, trace string) Answer {
 	return Answer{
 		Code: "FAILED", Message: cause, DataCode: "FAILED",

@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// Command is an arklet command: the last segment of an MQTT topic, or the path of an HTTP request (protocol 3.4 and
+// Command is an arklet command: the last segment of an MQTT topic, or the path of an HTTP request (protocol 3.3 and
 // 4.2).
 type Command string
 

@@ -38,7 +38,8 @@ func (r *Registry) accept(from tunnel.Origin) (tunnel.Rejection, error) {
 
 // Recognizes reports whether a message is from the base. This is the case if it comes from the address of the base or
 // of the last heartbeat, or if its client has a certificate. An address in the message proves nothing, because
-// BASE_NETWORKS allows other addresses. Recognizes returns true if the source address is unknown, as over MQTT.
+// BASE_NETWORKS allows other addresses. Recognizes also returns true if the Registry does not contain the base, or if
+// there is no source address to compare, as over MQTT.
 func (r *Registry) Recognizes(from tunnel.Origin) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -36,7 +36,8 @@ type pending struct {
 	missedLists int
 	resent      bool
 	before      arklet.State // state of the module in the last module list before the request; empty if not listed
-	// time of the first module list that shows the result; zero if the latest module list does not show it
+	// time when the first module list that shows the result arrived; zero if the latest module list does not show the
+	// result
 	doneSince time.Time
 }
 

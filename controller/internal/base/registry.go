@@ -34,9 +34,9 @@ type Options struct {
 	HealthInterval time.Duration
 	// ListInterval is the time between two module list queries of a base.
 	ListInterval time.Duration
-	// Grace is how long missed heartbeats over MQTT are ignored after the tunnel reconnects; a negative value
-	// disables the grace period. The default is the maximum delay of a real base between two connection attempts
-	// (protocol 3.1).
+	// Grace is how long missed heartbeats over MQTT are ignored after the tunnel reconnects; a negative value disables
+	// the grace period. The default is the maximum delay of a real base between two connection attempts (protocol
+	// 3.2).
 	Grace time.Duration
 	// Mass configures the detection of mass outages; see MassOptions.
 	Mass MassOptions

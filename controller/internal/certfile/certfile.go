@@ -65,7 +65,7 @@ func Open(template *tls.Config, files Files, logger *slog.Logger) (*Source, erro
 }
 
 // Config reads the files and returns the configuration for a new connection. If the files cannot be used, Config
-// returns the previous configuration, and logs the error unless it was the last logged error.
+// returns the previous configuration, and logs the error unless the previous call failed with the same error.
 func (s *Source) Config() *tls.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -46,7 +46,7 @@ func usage(format string, args ...any) error {
 const help = `ark queries the base of this module.
 
   queryAllBiz [-o table|json]   list the modules of the base and their states
-  health [-o table|json]        show the metaspace and the run time of the base
+  health [-o table|json]        show the metaspace usage and the uptime of the base
   switchBiz NAME VERSION        activate another version of a module of this Pod
   help                          show this text
 
@@ -86,10 +86,10 @@ func (a *ark) query(ctx context.Context, command string, args []string,
 		return usage("%s: %v", command, err)
 	}
 	if flags.NArg() > 0 {
-		return usage("%s has no arguments, got %q", command, flags.Arg(0))
+		return usage("%s takes no arguments, got %q", command, flags.Arg(0))
 	}
 	if *format != "table" && *format != "json" {
-		return usage("unsupported output format %q of %s: use table or json", *format, command)
+		return usage("%s: unsupported output format %q; use table or json", command, *format)
 	}
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()

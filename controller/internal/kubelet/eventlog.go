@@ -138,8 +138,9 @@ func (l *EventLog) present(key moduleKey, of share) (entries []LogEntry) {
 	return entries
 }
 
-// since returns the entries of a module that belong to a Pod and whose numbers are higher than number, in the order
-// in which they were added. last is the number of the last returned entry, or number if there is none.
+// since returns the entries of a module that belong to a Pod and whose numbers are higher than number, in the order in
+// which they were added. last is the number of the last entry of the module, even if this entry does not belong to the
+// Pod; it is number if no entry has a higher number.
 func (l *EventLog) since(key moduleKey, number uint64, of share) (entries []LogEntry, last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -74,7 +74,7 @@ func TestExec(t *testing.T) {
 		pod            string // Pod name; default pod-0
 		command        []string
 		bases          fakeBases
-		stdout, stderr string // texts, separated by |, that the only line of stderr must contain
+		stdout, stderr string // stderr: texts, separated by |, that its only line must contain
 		status         int
 	}{
 		{name: "help", command: []string{"help"}, stdout: help},

@@ -88,12 +88,11 @@ func New(opts Options) (*Server, error) {
 	switch {
 	case opts.ClientCAFile == "":
 		return nil, errors.New(
-			"no CA certificate for callers of the kubelet API; set KUBELET_CLIENT_CA to the file with the " +
-				"CA certificate " +
-				"for the kubelet client certificate of the API server")
+			"KUBELET_CLIENT_CA is empty; set it to the file with the CA certificate that verifies the " +
+				"kubelet client certificate of the API server")
 	case (opts.CertFile == "") != (opts.KeyFile == ""):
 		return nil, errors.New(
-			"KUBELET_TLS_CERT or KUBELET_TLS_KEY is empty; set both or none")
+			"KUBELET_TLS_CERT or KUBELET_TLS_KEY is empty; set both or neither")
 	case opts.CertFile == "":
 		pair, err := certfile.SelfSigned()
 		if err != nil {

@@ -58,7 +58,7 @@ func desiredModule(pod *corev1.Pod, container corev1.Container, node *corev1.Nod
 
 // errNotRead is the error that refuseConfigMap returns. A Module object shows a version from a ConfigMap only after
 // the version is installed.
-var errNotRead = errors.New("module objects are written without reading ConfigMaps")
+var errNotRead = errors.New("ConfigMaps are not read for Module objects")
 
 func refuseConfigMap(types.NamespacedName, string) (string, error) { return "", errNotRead }
 

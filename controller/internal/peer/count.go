@@ -98,8 +98,8 @@ func isReady(node *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// notReadySince returns the time when a Node became Not Ready. If the Node has no Ready condition, it returns the
-// creation time.
+// notReadySince returns the time when a Node became Not Ready. If the Node has no Ready condition, or the condition
+// has no transition time, it returns the creation time.
 func notReadySince(node *corev1.Node) time.Time {
 	if _, c := nodeutil.GetNodeCondition(&node.Status, corev1.NodeReady); c != nil && !c.LastTransitionTime.IsZero() {
 		return c.LastTransitionTime.Time

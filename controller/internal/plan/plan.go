@@ -40,7 +40,8 @@ type Input struct {
 
 // TerminatingVersion describes the Pods that request a version and are being deleted.
 type TerminatingVersion struct {
-	// Since is the time when the last of the Pods became Not Ready, or when its deletion began.
+	// Since is the time when the last of the Pods stopped being Ready. A Pod stops being Ready when its status becomes
+	// Not Ready or its deletion begins, whichever is first.
 	Since time.Time
 	// Until is the time until which the version may wait for its successor to become active. Zero means that it must
 	// not wait.

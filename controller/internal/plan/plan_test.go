@@ -27,7 +27,7 @@ type model struct {
 	memory         Memory
 	listed         map[string]arklet.Biz
 	installedJars  map[string]string    // jar URLs by version
-	failInstalls   map[string]bool      // versions whose uninstall fails
+	failInstalls   map[string]bool      // whether installs fail, by version followed by the jar URL
 	failUninstalls map[string]bool      // versions whose uninstalls fail
 	inactiveSince  map[string]time.Time // when the base stopped sending requests to a version
 	tick           time.Duration        // counter that makes the times of records distinct

@@ -179,7 +179,7 @@ func waiting(m moduleState) *corev1.ContainerStateWaiting {
 	case m.Invalid != nil:
 		return state(errcode.Of(m.Invalid).Type(), errcode.Message(m.Invalid))
 	case m.Superseded && (!m.Listed || m.Biz.State == arklet.StateActivated || m.Biz.State == arklet.StateDeactivated):
-		return state(api.ReasonDeactivated, "a newer Pod of module "+m.Name+" serves on this base")
+		return state(api.ReasonDeactivated, "a newer Pod of module "+m.Name+" is active on this base")
 	case m.serving != servesNothing && m.NotReadyReason != "":
 		return state(api.ReasonContainersNotReady, m.Identity()+": "+m.NotReadyReason)
 	case m.Failure != nil:

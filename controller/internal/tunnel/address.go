@@ -82,7 +82,7 @@ func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 	switch {
 	case forbidden.contain(target):
 		return "", fmt.Errorf(
-			"%w: localIP %s is reserved, or is an address of the metadata service of a cloud provider", ErrAddress, a)
+			"%w: localIP %s is reserved, or belongs to the metadata service of a cloud provider", ErrAddress, a)
 	case n.contain(a):
 	case target.IsLoopback() || !target.IsGlobalUnicast():
 		return "", fmt.Errorf(

@@ -24,10 +24,10 @@ var ErrNotSupported = errors.New("command not supported by this tunnel")
 // Reasons why a request gets no answer. Any other error is a network failure.
 var (
 	// ErrRefused means that the arklet of the base does not respond at the address of the base.
-	ErrRefused = errors.New("no arklet answers at the address of the base")
+	ErrRefused = errors.New("no arklet answered at the address of the base")
 	// ErrTimedOut means that the base received the request but did not answer in time. The state of the module is
 	// unknown.
-	ErrTimedOut = errors.New("base received the request and did not answer in time")
+	ErrTimedOut = errors.New("the base received the request but did not answer in time")
 )
 
 // Address is the destination of the commands for a base.

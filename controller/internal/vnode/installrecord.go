@@ -75,8 +75,8 @@ func (r *Reconciler) HeartbeatsTimedOut(identity string) {
 	}
 }
 
-// readInstallRecord reads the install record of a base before this controller starts serving it. It returns the
-// newest record that the Lease of the Node or any journal contains.
+// readInstallRecord reads the install record of a base before this controller starts serving it. It sets
+// s.installRecord to the newest record that the Lease of the Node or any journal contains.
 func (r *Reconciler) readInstallRecord(ctx context.Context, s *state) error {
 	var newest installRecord
 	s.lease, s.leaseDue = nil, time.Time{}
@@ -87,7 +87,7 @@ func (r *Reconciler) readInstallRecord(ctx context.Context, s *state) error {
 		case err != nil:
 			return fmt.Errorf("reading the Lease of Node %q: %w", s.nodeName, err)
 		default:
-			newest = onLease(l)
+			newest = installRecordOf(l)
 			if r.isForeign(l) {
 				newest.Modules = ""
 			} else {

@@ -64,14 +64,14 @@ type journal struct {
 
 	others others
 
-	mu      sync.Mutex
-	bases   map[string]*baseEntries
-	waiting map[string][]chan struct{} // channels of the callers of waitUntilSaved, by base
-	changed map[string]bool            // bases with new records that no caller waits for
-	stale   bool                       // the journal contains a record of a base whose Lease was deleted
-	written time.Time                  // time of the last write
-	notYet  time.Time                  // earliest time of the next write
-	failed  int                        // number of consecutive failed writes
+	mu        sync.Mutex
+	bases     map[string]*baseEntries
+	waiting   map[string][]chan struct{} // channels of the callers of waitUntilSaved, by base
+	changed   map[string]bool            // bases with new records that no caller waits for
+	stale     bool                       // the journal contains a record of a base whose Lease was deleted
+	written   time.Time                  // time of the last write
+	notBefore time.Time                  // earliest time of the next write
+	failed    int                        // number of consecutive failed writes
 }
 
 // reading is the kind of result of journal.read.
@@ -213,7 +213,7 @@ func (j *journal) dropBase(identity string) {
 func (j *journal) due() (left time.Duration, something bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	at := j.notYet
+	at := j.notBefore
 	switch {
 	case len(j.waiting) > 0:
 	case len(j.changed) > 0 || j.stale:
@@ -270,7 +270,7 @@ func (j *journal) writeDue(ctx context.Context) {
 			j.logger.Warn("could not save install records", "err", err)
 		}
 	}
-	j.notYet = j.clock.Now().Add(pause)
+	j.notBefore = j.clock.Now().Add(pause)
 	for _, identity := range later {
 		j.changed[identity] = true
 		if len(waiting[identity]) > 0 {

@@ -28,8 +28,8 @@ type installRecord struct {
 	Modules string `json:"l,omitempty"`
 }
 
-// onLease returns the install record in the Lease of a Node.
-func onLease(l *coordinationv1.Lease) installRecord {
+// installRecordOf returns the install record in the Lease of a Node.
+func installRecordOf(l *coordinationv1.Lease) installRecord {
 	r := installRecord{Modules: l.Annotations[labels.InstallRecord]}
 	if l.Spec.RenewTime != nil {
 		r.At = l.Spec.RenewTime.UnixMicro()

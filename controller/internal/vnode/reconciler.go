@@ -209,8 +209,8 @@ func (r *Reconciler) Acting() bool { return r.ownLease.Acting() }
 // PeerSelector returns the label selector for the Leases of the controllers of this environment.
 func (r *Reconciler) PeerSelector() string { return r.ownLease.selector() }
 
-// HandlePeerLease records a change of the Lease of a controller. If the Lease was deleted, this controller can take over
-// the bases of that controller.
+// HandlePeerLease records a change of the Lease of a controller. If the Lease was deleted, this controller can take
+// over the bases of that controller.
 func (r *Reconciler) HandlePeerLease(l *coordinationv1.Lease, deleted bool) {
 	r.ownLease.HandleLease(l, deleted)
 	if deleted {
@@ -386,8 +386,10 @@ func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
 	}
 }
 
-// removeNode deletes the Node of a removed base, then its Pods and its Lease. It deletes only the known version of
-// the Node. The Node is deleted first, because a DaemonSet would otherwise create new Pods for the Node.
+// removeNode deletes the Node of a removed base, then its Pods and its Lease. The Node is deleted first, because a
+// DaemonSet would otherwise create new Pods for the Node. removeNode deletes the Node only if the Node has not changed
+// since it was last read. It keeps the Lease if retainNodeLease retains it. If this controller does not own the
+// deletion, removeNode deletes only its own state of the base.
 func (r *Reconciler) removeNode(ctx context.Context, identity string, s *state) error {
 	r.refresh(ctx, s)
 	switch {

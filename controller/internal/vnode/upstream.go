@@ -126,10 +126,10 @@ func (r *Reconciler) removeOlderNode(ctx context.Context, identity string, s *st
 	}
 	errs = append(errs, ignoreNotFound(r.leases.Delete(ctx, n.Name, metav1.DeleteOptions{})))
 	if err := errors.Join(errs...); err != nil {
-		return 0, fmt.Errorf("deleting Node %q of ModuleController V2: %w", n.Name, err)
+		return 0, fmt.Errorf("deleting Node %q, which ModuleController V2 created: %w", n.Name, err)
 	}
-	r.opts.Logger.Info("deleted the Node of ModuleController V2 for a base, and its Pods", "base", identity, "node",
-		n.Name, "pods", len(pods.Items))
+	r.opts.Logger.Info("deleted a Node that ModuleController V2 created for a base, and the Pods on it", "base",
+		identity, "node", n.Name, "pods", len(pods.Items))
 	return 0, nil
 }
 

@@ -93,8 +93,8 @@ func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Modul
 	return b, notActivated(m)
 }
 
-// uninstall sends uninstallBiz, and then requests the module list. A base may uninstall a module but report a
-// failure, for example if a stop handler failed (protocol 5.2). The result is then an error and a snapshot without
+// uninstall sends uninstallBiz, and then requests the module list. A base may uninstall a module but report a failure,
+// for example if a stop handler failed (protocol 6, condition 19). The result is then an error and a snapshot without
 // the module.
 func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot,
 	error) {

@@ -66,9 +66,8 @@ func (p *Provider) syncUnmanaged(ctx context.Context, pod *corev1.Pod) error {
 func notAModule(pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	isDaemonSet := owner != nil && owner.Kind == "DaemonSet"
-	text := "this Pod is bound to a base, and bases run only modules: if it is a module, add to its " +
-		"template the label " +
-		labels.Component + "=" + labels.Module
+	text := "this Pod is bound to a base, but bases run only modules: if the Pod is a module, add the label " +
+		labels.Component + "=" + labels.Module + " to its template"
 	if isDaemonSet {
 		return text + "; otherwise keep DaemonSet " + owner.Name +
 			" off bases with a required node affinity in its template: " + labels.Component + " NotIn [" +

@@ -117,11 +117,11 @@ func (w *writer) writeCompleted(ctx context.Context, e *podRecord, pod *corev1.P
 	return err
 }
 
-// deleteFirstCost is the deletion cost of a Pod that its ReplicaSet must delete before other Pods.
+// deleteFirstCost is the deletion cost of a Pod that its ReplicaSet should delete before other Pods.
 const deleteFirstCost = "-1"
 
-// preferDeletion sets the deletion cost of a Pod to deleteFirstCost, so that its ReplicaSet deletes it first. If
-// prefer is false, it restores the previous deletion cost.
+// preferDeletion sets the deletion cost of a Pod to deleteFirstCost, so that its ReplicaSet prefers to delete this
+// Pod. If prefer is false, it restores the previous deletion cost.
 func (w *writer) preferDeletion(ctx context.Context, e *podRecord, pod *corev1.Pod, prefer bool) error {
 	e.lastWrite.mu.Lock()
 	defer e.lastWrite.mu.Unlock()

@@ -58,7 +58,7 @@ func Find(list []Process, component string) (Process, error) {
 			return p, nil
 		}
 	}
-	return Process{}, fmt.Errorf("the sandbox has no running process of %s", component)
+	return Process{}, fmt.Errorf("component %s has no running process", component)
 }
 
 // Running reports whether the process is running and is not a zombie.

@@ -72,7 +72,7 @@ func (f *Files) Retained(ctx context.Context) ([]string, error) {
 
 func answer(token paho.Token) error {
 	if !token.WaitTimeout(answerTime) {
-		return errors.New("no answer")
+		return errors.New("no response from mosquitto")
 	}
 	return token.Error()
 }

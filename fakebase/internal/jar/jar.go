@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// DefaultPriority is the priority of a biz whose manifest does not set one (protocol 3.6).
+// DefaultPriority is the priority of a biz whose manifest does not set one (protocol 3.7).
 const DefaultPriority = 100
 
 // Manifest holds the manifest attributes of a biz jar (protocol 6, conditions 8 and 9).
@@ -196,8 +196,8 @@ func (r *Reader) download(ctx context.Context, rawURL string) (Manifest, error) 
 	return m, err
 }
 
-// Redact returns a URL that is safe in error messages. It removes the credentials and the query, because the query
-// may contain a signature.
+// Redact returns a URL that is safe in error messages. It replaces the credentials and the query by ***, because the
+// query may contain a signature.
 func Redact(u *url.URL) string {
 	shown := *u
 	if shown.User != nil {

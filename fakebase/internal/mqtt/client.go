@@ -119,7 +119,7 @@ func (c *Client) serve(ctx context.Context, cn *conn, first bool) error {
 	if c.held != nil {
 		c.mu.Unlock()
 		cn.close()
-		return errors.New("connection is held back")
+		return errors.New("the client was put on hold during the connection attempt")
 	}
 	c.conn = cn
 	c.mu.Unlock()

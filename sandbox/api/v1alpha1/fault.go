@@ -48,8 +48,7 @@ const (
 	APIKillAfter fault.Kind = "killAfter"
 	// APIDelay delays requests by Delay.
 	APIDelay fault.Kind = "delay"
-	// APIOldList answers lists with resourceVersion=0 with the objects that existed when the fault was set, like an API
-	// server that lags (state).
+	// APIOldList answers lists with resourceVersion=0 with the objects that existed when the fault was set (state).
 	APIOldList fault.Kind = "oldList"
 	// APIBlackHole keeps connections open, but forwards no data until the fault ends (state).
 	APIBlackHole fault.Kind = "blackHole"
@@ -112,8 +111,7 @@ type Fault struct {
 	For fault.Duration `json:"for,omitempty"`
 	// Code is the error code that a base returns (kind error).
 	Code string `json:"code,omitempty"`
-	// Message is the exception text (kind error): "java.io.IOException: x" sets class and message, other text the
-	// message of a RuntimeException.
+	// Message is the exception text (kind error), such as "java.io.IOException: x".
 	Message string `json:"message,omitempty"`
 	// Status is the HTTP status (kind refuse): 409 (update and patch only), 429 or 500.
 	Status int `json:"status,omitempty" jsonschema:"enum=409,enum=429,enum=500"`

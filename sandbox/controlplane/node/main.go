@@ -58,7 +58,7 @@ func run(name string, stderr io.Writer, programs map[string]func() int) int {
 		names = append(names, n)
 	}
 	slices.Sort(names)
-	fmt.Fprintf(stderr, "%s is no program of its own: call it through a link of one of the names %s\n",
+	fmt.Fprintf(stderr, "%s is not a command; call this binary through a link with one of these names: %s\n",
 		filepath.Base(name), strings.Join(names, ", "))
 	return 2
 }

@@ -20,8 +20,8 @@ func TestRunIsTheProgramOfItsName(t *testing.T) {
 	}{
 		"/usr/bin/kubelet": {called: "kubelet", status: 7},
 		"kubectl":          {called: "kubectl"},
-		"/bin/koup-node": {message: "koup-node is no program of its own: call it through a link of one of the " +
-			"names kubectl, kubelet\n", status: 2},
+		"/bin/koup-node": {message: "koup-node is not a command; call this binary through a link with one of " +
+			"these names: kubectl, kubelet\n", status: 2},
 	} {
 		called = ""
 		var stderr bytes.Buffer

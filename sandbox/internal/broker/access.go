@@ -58,17 +58,17 @@ func (a *access) OnConnectAuthenticate(cl *mqtt.Client, pk packets.Packet) bool 
 		want = a.passwords.Controller
 	case BaseUser:
 		if _, ok := identityOf(cl.ID); !ok {
-			a.log.Warn("base rejected: its client ID is not <prefix>@@@<identity> with an identity without / + #",
+			a.log.Warn("rejected a base: its client ID is not PREFIX@@@IDENTITY, or its identity contains /, + or #",
 				"clientID", cl.ID)
 			return false
 		}
 		want = a.passwords.Base
 	default:
-		a.log.Warn("client rejected: unknown user", "clientID", cl.ID, "user", string(pk.Connect.Username))
+		a.log.Warn("rejected a client: unknown user", "clientID", cl.ID, "user", string(pk.Connect.Username))
 		return false
 	}
 	if subtle.ConstantTimeCompare(pk.Connect.Password, []byte(want)) != 1 {
-		a.log.Warn("client rejected: wrong password", "clientID", cl.ID, "user", string(pk.Connect.Username))
+		a.log.Warn("rejected a client: wrong password", "clientID", cl.ID, "user", string(pk.Connect.Username))
 		return false
 	}
 	return true

@@ -36,7 +36,7 @@ const (
 // Options are the options of a Broker.
 type Options struct {
 	ListenOptions
-	// Env is the environment in the topics koupleless_<env>/..., in lower case (protocol 3.4). Required.
+	// Env is the environment in the topics koupleless_<env>/..., in lower case (protocol 3.2). Required.
 	Env string
 	// Passwords contains the passwords of the two users. Default: random passwords.
 	Passwords Passwords

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// answerTime is the timeout for one response from the broker.
-	answerTime = 10 * time.Second
+	// answerTimeout is the timeout for one response from the broker.
+	answerTimeout = 10 * time.Second
 	// IdleWait is how long an environment must have no messages to be treated as unused. It is longer than the
 	// interval of base heartbeats, which is 10 s (protocol 3).
 	IdleWait = 12 * time.Second
@@ -55,7 +55,7 @@ func (e *External) Check(ctx context.Context, o CheckOptions) error {
 										SetCustomOpenConnectionFn(
 			func(*url.URL, paho.ClientOptions) (net.Conn, error) { return c.conn, nil }).
 		SetClientID(c.id).SetProtocolVersion(4).
-		SetAutoReconnect(false).SetConnectTimeout(answerTime).SetWriteTimeout(answerTime).
+		SetAutoReconnect(false).SetConnectTimeout(answerTimeout).SetWriteTimeout(answerTimeout).
 		SetDefaultPublishHandler(c.receive)
 	if e.Username != "" {
 		options.SetUsername(e.Username).SetPassword(e.Password)
@@ -80,7 +80,7 @@ type check struct {
 	CheckOptions
 	conn     *recordingConn
 	client   paho.Client
-	name     string // identity of a nonexistent base, used in the test messages
+	name     string // identity of a nonexistent base, used in the client ID and the topics
 	id       string // MQTT client ID
 	root     string
 	messages chan paho.Message
@@ -97,7 +97,7 @@ func (c *check) receive(_ paho.Client, m paho.Message) {
 
 // answer waits for a response from the broker.
 func (c *check) answer(ctx context.Context, token paho.Token) error {
-	timer := time.NewTimer(answerTime)
+	timer := time.NewTimer(answerTimeout)
 	defer timer.Stop()
 	select {
 	case <-token.Done():
@@ -105,7 +105,7 @@ func (c *check) answer(ctx context.Context, token paho.Token) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-timer.C:
-		return fmt.Errorf("no answer within %s", answerTime)
+		return fmt.Errorf("no response within %s", answerTimeout)
 	}
 }
 
@@ -116,7 +116,7 @@ func (c *check) connect(ctx context.Context) error {
 	}
 	// paho reports no error for the codes of MQTT 5, which a broker may send to a client of MQTT 3.1.1.
 	if code, found := c.conn.connack(); found && code != packets.Accepted {
-		return c.refused(code)
+		return c.refusalError(code)
 	}
 	if err == nil {
 		return nil
@@ -127,9 +127,9 @@ func (c *check) connect(ctx context.Context) error {
 	return fmt.Errorf("the broker %s did not complete the MQTT connection: %w", c.URL, err)
 }
 
-// refused returns the error for the return code in a CONNACK of MQTT 3.1.1 [section 3.2.2.3] or MQTT 5 [section
+// refusalError returns the error for the return code in a CONNACK of MQTT 3.1.1 [section 3.2.2.3] or MQTT 5 [section
 // 3.2.2.2].
-func (c *check) refused(code byte) error {
+func (c *check) refusalError(code byte) error {
 	switch code {
 	case packets.ErrRefusedBadProtocolVersion, 0x84:
 		return fmt.Errorf("the broker %s rejected MQTT 3.1.1, which controllers and bases use; "+
@@ -209,7 +209,7 @@ func (c *check) echo(ctx context.Context) error {
 			return c.permissionError("publish to " + topic)
 		}
 	}
-	timer := time.NewTimer(answerTime)
+	timer := time.NewTimer(answerTimeout)
 	defer timer.Stop()
 	for len(missing) > 0 {
 		select {

@@ -117,7 +117,7 @@ func (e *External) explain(err error) error {
 		op       *net.OpError
 		notFound *net.DNSError
 	)
-	advice := "check that the broker runs, and that spec.broker.url is right"
+	advice := "check that the broker runs, and that spec.broker.url is correct"
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		advice = "nothing listens at this address: start the broker, or check spec.broker.url"

@@ -40,7 +40,7 @@ type LinkOptions struct {
 	// To is the external broker to which the link relays connections. nil = the link runs an embedded broker.
 	To *External
 	// Direct means that controllers and bases connect to the external broker directly, and only clients on this
-	// machine use the link. The link component then cannot be stopped or paused. Default: all clients use the link.
+	// machine use the link. Act then refuses every action. Default: all clients use the link.
 	Direct bool
 	// View applies faults to the connections. The same View is used after a restart of the broker. Default: no
 	// faults.
@@ -97,7 +97,7 @@ type run struct {
 	server server
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // must only be read after done is closed
+	err    error // error with which the run ended; valid after done is closed
 }
 
 // NewLink returns a stopped link. It opens no port. With TLS, it writes the CA certificate to a file.
@@ -155,7 +155,7 @@ func (l *Link) Open(ctx context.Context) error {
 	return nil
 }
 
-// Addr returns the host:port on which the link listens. The port is 0 before Open if Options.Port is 0.
+// Addr returns the host:port on which the link listens. The port is 0 before Open if LinkOptions.Port is 0.
 func (l *Link) Addr() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// dialTime is the timeout for connecting to the external broker.
-const dialTime = 30 * time.Second
+// dialTimeout is the timeout for connecting to the external broker.
+const dialTimeout = 30 * time.Second
 
 // Relay forwards connections to an external broker. It is used instead of the embedded broker if the sandbox has an
 // external broker. Closing or pausing the relay looks to controllers and bases like a broker failure, but does not
@@ -43,7 +43,7 @@ func (r *Relay) Start(ctx context.Context) error {
 
 // forward copies data between a client and the external broker until either of them closes its connection.
 func (r *Relay) forward(ctx context.Context, near net.Conn, _ bool) {
-	dialling, cancel := context.WithTimeout(ctx, dialTime)
+	dialling, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	far, err := r.to.Dial(dialling)
 	if ctx.Err() == nil {

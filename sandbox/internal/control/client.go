@@ -16,7 +16,7 @@ import (
 )
 
 // ErrUnreachable is returned, wrapped, if no daemon responds on the socket.
-var ErrUnreachable = errors.New("the daemon of the sandbox does not answer")
+var ErrUnreachable = errors.New("the daemon of the sandbox is unreachable")
 
 // Client calls the daemon of one sandbox. Its methods may be called concurrently. Their errors are an *Error that the
 // daemon reported, the cause of ctx, or an error that wraps ErrUnreachable.

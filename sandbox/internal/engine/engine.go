@@ -17,8 +17,8 @@ const (
 	Podman = "podman"
 )
 
-// askTime is the timeout for querying the properties of an engine.
-const askTime = 5 * time.Second
+// infoTimeout is the timeout for querying the properties of an engine.
+const infoTimeout = 5 * time.Second
 
 // ErrNoEngine is returned, wrapped, if no container engine is usable on this machine.
 var ErrNoEngine = errors.New("no container engine")
@@ -121,7 +121,7 @@ func askPodman(ctx context.Context) (*Engine, error) {
 // ask queries the properties of an engine with the command info, and decodes the output into info. The error is one
 // clause without a line break.
 func ask(ctx context.Context, info any, command string) error {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
 	defer cancel()
 	text, err := (&Engine{Command: command}).Run(ctx, "info", "--format", "{{json .}}")
 	var missing *exec.Error
@@ -129,7 +129,7 @@ func ask(ctx context.Context, info any, command string) error {
 	case errors.As(err, &missing):
 		return fmt.Errorf("%s %w", command, ErrNotInstalled)
 	case ctx.Err() != nil:
-		return fmt.Errorf("%s did not respond within %s", command, askTime)
+		return fmt.Errorf("%s did not respond within %s", command, infoTimeout)
 		// docker prints the properties of the client even if its server is down
 	case err != nil && !json.Valid([]byte(text)):
 		return refusal(command, err.Error())
@@ -149,7 +149,7 @@ func refusal(command, why string) error {
 	case strings.Contains(lower, "cannot connect"), strings.Contains(lower, "failed to connect"):
 		return fmt.Errorf("%s %w", command, ErrNotRunning)
 	case strings.TrimSpace(why) == "":
-		return fmt.Errorf("%s does not answer", command)
+		return fmt.Errorf("%s failed without an error message", command)
 	default:
 		return fmt.Errorf("%s is unusable: %s", command, lastLines(why, 1))
 	}

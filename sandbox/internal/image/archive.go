@@ -54,7 +54,7 @@ func NewFor(architecture, name string, config ocispec.ImageConfig, layers ...*La
 		i.manifest, err = describe(ocispec.MediaTypeImageManifest, manifest)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("describing image %s: %w", name, err)
+		return nil, fmt.Errorf("encoding the configuration and manifest of image %s: %w", name, err)
 	}
 	return i, nil
 }

@@ -93,7 +93,8 @@ func (f *Files) Add(name string, mode int64, text []byte) error {
 		bytes.NewReader(text))
 }
 
-// Copy adds a copy of the local file from.
+// Copy adds a file with the given name to the layer, with the content of a local file. from is the path of the local
+// file.
 func (f *Files) Copy(name string, mode int64, from string) error {
 	_, err := f.copy(name, mode, from)
 	return err

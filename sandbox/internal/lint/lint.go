@@ -112,18 +112,18 @@ func Lint(inputs []Input, o Options) Report {
 	}
 	for _, w := range l.workloads {
 		if !w.module() {
-			l.ordinary(w)
+			l.checkOrdinaryDaemonSet(w)
 			continue
 		}
 		l.modules = append(l.modules, w)
-		l.pod(w)
-		l.placement(w)
-		l.rollout(w)
+		l.checkPod(w)
+		l.checkPlacement(w)
+		l.checkRollout(w)
 		if o.Live != nil {
-			l.live(w)
+			l.checkLive(w)
 		}
 	}
-	l.together()
+	l.checkTogether()
 	l.environments()
 	slices.SortStableFunc(l.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(order[a.File], order[b.File]), cmp.Compare(a.Line, b.Line))

@@ -32,10 +32,10 @@ var (
 		"targetPort", "containerPort"}
 )
 
-// literal checks the field at a path and all fields below it. It reports placeholders, and unquoted values that YAML
-// does not read as the string that the API requires. It returns the value with each reported value replaced by
+// checkLiterals checks the field at a path and all fields below it. It reports placeholders, and unquoted values that
+// YAML does not read as the string that the API requires. It returns the value with each reported value replaced by
 // unread.
-func (l *linter) literal(o *object, at string, value any) any {
+func (l *linter) checkLiterals(o *object, at string, value any) any {
 	switch value := value.(type) {
 	case string:
 		if placeholder.MatchString(value) && !unknown(value) && !strings.Contains(at, "annotations") {
@@ -44,19 +44,19 @@ func (l *linter) literal(o *object, at string, value any) any {
 		}
 	case []any:
 		for i, item := range value {
-			value[i] = l.literal(o, fmt.Sprintf("%s[%d]", at, i), item)
+			value[i] = l.checkLiterals(o, fmt.Sprintf("%s[%d]", at, i), item)
 		}
 	case map[string]any:
 		for _, key := range sortedKeys(value) {
-			value[key] = l.field(o, at, key, value)
+			value[key] = l.checkField(o, at, key, value)
 		}
 	}
 	return value
 }
 
-// field checks the field key of the object of, which is at the path at, and returns its value, in the same way as
+// checkField checks the field key of the object of, which is at the path at, and returns its value, in the same way as
 // literal.
-func (l *linter) field(o *object, at, key string, of map[string]any) any {
+func (l *linter) checkField(o *object, at, key string, of map[string]any) any {
 	parent := at[strings.LastIndexByte(at, '.')+1:]
 	value, path := of[key], at+member(key)
 	isString := slices.Contains(stringMaps, parent) || slices.Contains(scalars[:3], key) ||
@@ -71,7 +71,7 @@ func (l *linter) field(o *object, at, key string, of map[string]any) any {
 	}
 	switch {
 	case parent == "requests" || parent == "limits":
-		return l.quantity(o, path, value)
+		return l.checkQuantity(o, path, value)
 	case isObject && len(inner) == 1 && (isString || slices.Contains(scalars, key)):
 		for name, null := range inner {
 			if null == nil {
@@ -83,17 +83,17 @@ func (l *linter) field(o *object, at, key string, of map[string]any) any {
 		key == "value" && of["name"] != labels.VersionEnv && strings.HasPrefix(parent, "env["):
 		return value
 	}
-	return l.literal(o, path, value)
+	return l.checkLiterals(o, path, value)
 }
 
-// quantity returns the value of a resource quantity. For an invalid quantity, it adds a finding and returns nil,
+// checkQuantity returns the value of a resource quantity. For an invalid quantity, it adds a finding and returns nil,
 // which means zero. It does not return the invalid value, because the decoder would then not read the subsequent
 // fields.
-func (l *linter) quantity(o *object, at string, value any) any {
+func (l *linter) checkQuantity(o *object, at string, value any) any {
 	if _, err := resource.ParseQuantity(fmt.Sprint(value)); err == nil {
 		return value
 	}
-	if text := fmt.Sprint(l.literal(o, at, value)); !unknown(text) {
+	if text := fmt.Sprint(l.checkLiterals(o, at, value)); !unknown(text) {
 		l.invalid(o, at, fixNotQuantity, msgNotQuantity, args{"field": at, "value": text})
 	}
 	return nil

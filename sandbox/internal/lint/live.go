@@ -32,10 +32,10 @@ func (c *Live) allHave(label string) bool {
 		!slices.ContainsFunc(c.Bases.Bases, func(n corev1.Node) bool { return n.Labels[label] == "" })
 }
 
-// live checks whether at least one base can run the Pods of a workload, and whether the existing object with the same
-// name in the cluster is Ready. It does not report a missing toleration of virtual-node, because the rule
+// checkLive checks whether at least one base can run the Pods of a workload, and whether the existing object with the
+// same name in the cluster is Ready. It does not report a missing toleration of virtual-node, because the rule
 // toleration-virtual-node reports it.
-func (l *linter) live(w *workload) {
+func (l *linter) checkLive(w *workload) {
 	c := l.o.Live
 	namespace := cmp.Or(w.meta.GetNamespace(), c.Namespace)
 	refused := func(f Finding) bool {

@@ -100,9 +100,8 @@ var (
 		"the expressions of the selector do not match the labels of the template, so the API server rejects it",
 		"selector 的表达式与模板的标签不匹配，API server 会拒绝它")
 	msgSelectorVersion = text(
-		"the selector has the version of the module, {key}: {value}, and a selector cannot be changed, "+
-			"so a release of "+
-			"another version is rejected",
+		"the selector contains the module version ({key}: {value}); a selector cannot be changed, so the API "+
+			"server rejects a release of another version",
 		"selector 含有模块的版本 {key}: {value}，而 selector 不能修改，因此发布另一个版本会被拒绝")
 	msgContainerName = text("the API server rejects the container name {name}; it is the name of the module",
 		"API server 拒绝容器名 {name}；它也是模块名")
@@ -125,14 +124,13 @@ var (
 		"容器 {container} 的 BIZ_VERSION 为 {version}：env 中在 BIZ_VERSION 之前没有设置该变量，Kubernetes 不会替换它")
 	fixVersionNotExpanded = text("set the variable first", "先设置该变量")
 	msgReleasedTwice      = text(
-		"{module} {version} is the jar {image} here and {other} in {object}: a base that has one of them "+
-			"uninstalls it "+
+		"{module} {version} has the jar {image} here, but {other} in {object}: a base uninstalls one jar "+
 			"before it installs the other{hint}",
 		`{module} {version} 在此处是 jar "{image}"，在 {object} 中是 "{other}"：已安装其中之一的基座先卸载它，再安装另一个{hint}`)
 	partQueryDiffers = text(
 		"; only the query of the URLs differs: keep the query unchanged while the jar is unchanged",
 		"；URL 仅查询参数不同：jar 不变时请保持查询参数不变")
-	msgUncheckedSelector = text("whether the selector {selector} fits Pods: {object} may create them",
+	msgUncheckedSelector = text("whether the selector {selector} matches Pods that {object} may create",
 		"selector {selector} 是否匹配 Pod：{object} 可能会创建它们")
 	msgNoEndpoints = text("the selector {selector} matches no Pods of these workloads, so the Service has no endpoints",
 		"selector {selector} 不匹配这些工作负载的任何 Pod，因此该 Service 没有端点")
@@ -224,7 +222,7 @@ var (
 			"without the module for a while",
 		"maxUnavailable 为 {value}：更新可能在新 Pod Ready 之前删除老 Pod，因此某些基座上会暂时没有该模块")
 	msgDeletesFirstLater = text(
-		"maxUnavailable is {value}: with more replicas than the {replicas} now, an update deletes old Pods before new "+
+		"maxUnavailable is {value}: with more replicas than now ({replicas}), an update deletes old Pods before new "+
 			"ones are Ready",
 		"maxUnavailable 为 {value}：副本数多于现在的 {replicas} 时，更新会在新 Pod Ready 之前删除老 Pod")
 	msgOnDelete = text(

@@ -110,8 +110,8 @@ func (l *linter) readObject(file string, doc *strictyaml.Document, root string, 
 	}
 	before := len(l.workloads)
 	if !isPolicy(&o) {
-		l.templates(o, "spec", content["spec"])
-		l.templates(o, "template", content["template"])
+		l.findTemplates(o, "spec", content["spec"])
+		l.findTemplates(o, "template", content["template"])
 	}
 	if o.kind == "Kustomization" && strings.HasPrefix(o.apiVersion, "kustomize.config.k8s.io/") {
 		l.find(NotChecked, &o, "", msgKustomization, nil).Fix = l.in(fixKustomization, nil)
@@ -149,7 +149,7 @@ func (l *linter) items(list *object, kind string, value any) {
 func (l *linter) typed(o object, typed any, content map[string]any) {
 	for _, field := range []string{"metadata", "spec"} {
 		if content[field] != nil {
-			content[field] = l.literal(&o, field, content[field])
+			content[field] = l.checkLiterals(&o, field, content[field])
 		}
 	}
 	text, err := json.Marshal(content)
@@ -158,7 +158,7 @@ func (l *linter) typed(o object, typed any, content map[string]any) {
 	}
 	strict, err := kjson.UnmarshalStrict(text, typed, kjson.DisallowUnknownFields)
 	if err != nil && !unknown(string(text)) {
-		l.shape(&o, err)
+		l.addDecodeFinding(&o, err)
 	}
 	for _, err := range strict {
 		field, is := errors.AsType[kjson.FieldError](err)
@@ -190,8 +190,8 @@ func (l *linter) typed(o object, typed any, content map[string]any) {
 	l.workloads = append(l.workloads, w)
 }
 
-// shape adds a finding for the field of the wrong type that the decoder's error err reports.
-func (l *linter) shape(o *object, err error) {
+// addDecodeFinding adds a finding for the field of the wrong type that the decoder's error err reports.
+func (l *linter) addDecodeFinding(o *object, err error) {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
 		l.find("shape", o, "", msgUnreadableField,
@@ -202,30 +202,30 @@ func (l *linter) shape(o *object, err error) {
 		args{"field": wrong.Field, "kind": o.kind, "type": wrong.Type.Kind(), "value": wrong.Value})
 }
 
-// templates finds the Pod templates in a value, at any depth. A Pod template is an object whose spec has containers.
-// The depth varies because custom resources nest Pod templates differently: a CloneSet in spec.template, a JobSet in
-// spec.replicatedJobs[].template.spec.template.
-func (l *linter) templates(o object, at string, value any) {
+// findTemplates finds the Pod templates in a value, at any depth. A Pod template is an object whose spec has
+// containers. The depth varies because custom resources nest Pod templates differently: a CloneSet in spec.template, a
+// JobSet in spec.replicatedJobs[].template.spec.template.
+func (l *linter) findTemplates(o object, at string, value any) {
 	switch value := value.(type) {
 	case []any:
 		for i, item := range value {
-			l.templates(o, fmt.Sprintf("%s[%d]", at, i), item)
+			l.findTemplates(o, fmt.Sprintf("%s[%d]", at, i), item)
 		}
 	case map[string]any:
 		spec, _ := value["spec"].(map[string]any)
 		if _, is := spec["containers"].([]any); !is {
 			for _, key := range sortedKeys(value) {
-				l.templates(o, at+member(key), value[key])
+				l.findTemplates(o, at+member(key), value[key])
 			}
 			return
 		}
 		w := &workload{object: o, at: at}
-		text, err := json.Marshal(l.literal(&o, at, value))
+		text, err := json.Marshal(l.checkLiterals(&o, at, value))
 		if err == nil {
 			err = json.Unmarshal(text, &w.template)
 		}
 		if err != nil && !unknown(string(text)) {
-			l.shape(&o, err)
+			l.addDecodeFinding(&o, err)
 		}
 		l.workloads = append(l.workloads, w)
 	}

@@ -9,8 +9,9 @@ import (
 	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// ordinary adds a finding if an ordinary DaemonSet, that is, one without modules, would create Pods on bases.
-func (l *linter) ordinary(w *workload) {
+// checkOrdinaryDaemonSet adds a finding if an ordinary DaemonSet, that is, one without modules, would create Pods on
+// bases.
+func (l *linter) checkOrdinaryDaemonSet(w *workload) {
 	base := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{labels.Component: labels.Vnode}}}
 	base.Spec.Taints = []corev1.Taint{
 		{Key: labels.TaintVirtualNode, Value: "True", Effect: corev1.TaintEffectNoExecute},

@@ -21,23 +21,23 @@ var selecting = []string{labels.BaseName, labels.BaseVersion, labels.BaseCluster
 	labels.OlderBaseVersion,
 	corev1.LabelHostname}
 
-// placement checks whether the Pods of a workload can be scheduled on bases, and on no other Nodes.
-func (l *linter) placement(w *workload) {
-	l.tolerations(w)
+// checkPlacement checks whether the Pods of a workload can be scheduled on bases, and on no other Nodes.
+func (l *linter) checkPlacement(w *workload) {
+	l.checkTolerations(w)
 	spec := w.template.Spec
 	selected := spec.NodeName != ""
 	label := func(key, at string) {
 		selected = selected || slices.Contains(selecting, key)
-		l.nodeLabel(w, key, at)
+		l.addUnknownNodeLabel(w, key, at)
 	}
 	for _, key := range sortedKeys(spec.NodeSelector) {
 		label(key, w.in("spec.nodeSelector")+member(key))
-		l.clusterName(w, key, []string{spec.NodeSelector[key]}, w.in("spec.nodeSelector")+member(key))
+		l.checkClusterName(w, key, []string{spec.NodeSelector[key]}, w.in("spec.nodeSelector")+member(key))
 	}
 	for at, expression := range w.expressions() {
 		label(expression.Key, at+".key")
 		if expression.Operator == corev1.NodeSelectorOpIn {
-			l.clusterName(w, expression.Key, expression.Values, at)
+			l.checkClusterName(w, expression.Key, expression.Values, at)
 		}
 	}
 	if !selected {
@@ -55,7 +55,7 @@ func (l *linter) placement(w *workload) {
 			msgSpreadKeyUnknown, args{"key": strconv.Quote(c.TopologyKey), "effect": effect})
 	}
 	if a := spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		l.antiAffinity(w, a.PodAntiAffinity)
+		l.checkAntiAffinity(w, a.PodAntiAffinity)
 	}
 }
 
@@ -77,15 +77,15 @@ func (w *workload) expressions() iter.Seq2[string, corev1.NodeSelectorRequiremen
 	}
 }
 
-// clusterName adds a finding if a Pod selects the cluster name "default", which the examples in the Koupleless
+// checkClusterName adds a finding if a Pod selects the cluster name "default", which the examples in the Koupleless
 // documentation use. Bases of a sandbox have a different cluster name.
-func (l *linter) clusterName(w *workload, key string, values []string, at string) {
+func (l *linter) checkClusterName(w *workload, key string, values []string, at string) {
 	if key == labels.BaseCluster && slices.Equal(values, []string{"default"}) && l.o.Live == nil {
 		l.find("cluster-name", &w.object, at, msgClusterName, nil)
 	}
 }
 
-func (l *linter) tolerations(w *workload) {
+func (l *linter) checkTolerations(w *workload) {
 	list := w.template.Spec.Tolerations
 	all := slices.ContainsFunc(list,
 		func(t corev1.Toleration) bool { return t.Key == "" && t.Operator == corev1.TolerationOpExists })
@@ -126,8 +126,8 @@ func (l *linter) tolerations(w *workload) {
 	}
 }
 
-// nodeLabel adds a finding for a node label that no base has.
-func (l *linter) nodeLabel(w *workload, key, at string) {
+// addUnknownNodeLabel adds a finding for a node label that no base has.
+func (l *linter) addUnknownNodeLabel(w *workload, key, at string) {
 	switch {
 	case key == labels.OlderBaseName || key == labels.OlderBaseVersion:
 		l.find("node-label-older", &w.object, at, msgOlderNodeLabel, args{"key": key, "name": path.Base(key)})
@@ -141,19 +141,19 @@ func (l *linter) nodeLabel(w *workload, key, at string) {
 	}
 }
 
-func (l *linter) antiAffinity(w *workload, a *corev1.PodAntiAffinity) {
+func (l *linter) checkAntiAffinity(w *workload, a *corev1.PodAntiAffinity) {
 	at := w.in("spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution")
 	for i, term := range a.RequiredDuringSchedulingIgnoredDuringExecution {
-		l.spreads(w, term, fmt.Sprintf("%s[%d]", at, i))
+		l.checkSpreadTerm(w, term, fmt.Sprintf("%s[%d]", at, i))
 	}
 	at = w.in("spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution")
 	for i, term := range a.PreferredDuringSchedulingIgnoredDuringExecution {
-		l.spreads(w, term.PodAffinityTerm, fmt.Sprintf("%s[%d].podAffinityTerm", at, i))
+		l.checkSpreadTerm(w, term.PodAffinityTerm, fmt.Sprintf("%s[%d].podAffinityTerm", at, i))
 	}
 }
 
-// spreads adds findings if an anti-affinity term does not spread the Pods across bases.
-func (l *linter) spreads(w *workload, term corev1.PodAffinityTerm, at string) {
+// checkSpreadTerm adds findings if an anti-affinity term does not spread the Pods across bases.
+func (l *linter) checkSpreadTerm(w *workload, term corev1.PodAffinityTerm, at string) {
 	switch key := term.TopologyKey; {
 	case unknown(key) || key == corev1.LabelTopologyZone && l.o.Live.allHave(key):
 	case key == corev1.LabelTopologyZone:

@@ -23,15 +23,15 @@ import (
 // unknown reports whether a value contains a scenario expression, so that its final value is not known.
 func unknown(value string) bool { return strings.Contains(value, "${{") }
 
-func (l *linter) pod(w *workload) {
-	l.component(w)
-	l.olderLabels(w)
-	l.selects(w)
-	l.metadata(w)
-	l.labelValues(w)
-	l.ignored(w)
+func (l *linter) checkPod(w *workload) {
+	l.checkComponentLabel(w)
+	l.checkOlderLabels(w)
+	l.checkSelector(w)
+	l.checkMetadata(w)
+	l.checkLabelValues(w)
+	l.checkIgnoredFields(w)
 	for c, at := range w.modules() {
-		l.container(w, c, at)
+		l.checkContainer(w, c, at)
 	}
 }
 
@@ -48,7 +48,7 @@ func (w *workload) modules() iter.Seq2[corev1.Container, string] {
 	}
 }
 
-func (l *linter) component(w *workload) {
+func (l *linter) checkComponentLabel(w *workload) {
 	switch value := labels.Value(w.template.Labels, "component"); {
 	case value == labels.Module || unknown(value):
 	case value == "":
@@ -59,8 +59,8 @@ func (l *linter) component(w *workload) {
 	}
 }
 
-// ignored adds a finding for each field that has no effect on a module.
-func (l *linter) ignored(w *workload) {
+// checkIgnoredFields adds a finding for each field that has no effect on a module.
+func (l *linter) checkIgnoredFields(w *workload) {
 	for _, f := range unsupported.Of(w.template.Spec) {
 		if f.Name == "persistentVolumeClaim" {
 			l.find("claims", &w.object, w.in(f.Path), msgClaim, nil)
@@ -73,8 +73,8 @@ func (l *linter) ignored(w *workload) {
 	}
 }
 
-// olderLabels adds a finding for each label key with the older prefix.
-func (l *linter) olderLabels(w *workload) {
+// checkOlderLabels adds a finding for each label key with the older prefix.
+func (l *linter) checkOlderLabels(w *workload) {
 	seen := func(all map[string]string, at string) {
 		for _, key := range sortedKeys(all) {
 			if name, older := strings.CutPrefix(key, labels.OlderPrefix); older {
@@ -89,8 +89,8 @@ func (l *linter) olderLabels(w *workload) {
 	seen(w.template.Labels, w.in("metadata.labels"))
 }
 
-// selects checks that the selector of a workload matches the labels in the Pod template.
-func (l *linter) selects(w *workload) {
+// checkSelector checks that the selector of a workload matches the labels in the Pod template.
+func (l *linter) checkSelector(w *workload) {
 	if w.selector == nil {
 		required := []string{"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"}
 		if w.typed != nil && slices.Contains(required, w.kind) {
@@ -116,10 +116,10 @@ func (l *linter) selects(w *workload) {
 	} else if !selector.Matches(apilabels.Set(w.template.Labels)) {
 		l.find("selector-mismatch", &w.object, "spec.selector.matchExpressions", msgExpressionsMismatch, nil)
 	}
-	l.selectsVersion(w)
+	l.checkSelectorVersion(w)
 }
 
-func (l *linter) selectsVersion(w *workload) {
+func (l *linter) checkSelectorVersion(w *workload) {
 	for _, key := range sortedKeys(w.selector.MatchLabels) {
 		value := w.selector.MatchLabels[key]
 		isVersion := slices.ContainsFunc(w.template.Spec.Containers,
@@ -131,12 +131,12 @@ func (l *linter) selectsVersion(w *workload) {
 	}
 }
 
-// container checks the module in a container by the same rules as the controller.
-func (l *linter) container(w *workload, c corev1.Container, at string) {
+// checkContainer checks the module in a container by the same rules as the controller.
+func (l *linter) checkContainer(w *workload, c corev1.Container, at string) {
 	if !unknown(c.Name) && len(validation.IsDNS1123Label(c.Name)) > 0 {
 		l.invalid(&w.object, at+".name", fixContainerName, msgContainerName, args{"name": strconv.Quote(c.Name)})
 	}
-	v := l.bizVersion(w, c, at)
+	v := l.checkVersion(w, c, at)
 	if unknown(c.Image) {
 		return
 	}
@@ -151,15 +151,15 @@ func (l *linter) container(w *workload, c corev1.Container, at string) {
 	if err != nil {
 		return // CheckImage has parsed it
 	}
-	l.credentials(w, c, at, u)
+	l.checkCredentials(w, c, at, u)
 	if name := path.Base(u.Path); v != "" && strings.HasSuffix(name, "-ark-biz.jar") && !strings.Contains(name, v) {
 		l.find("version-differs", &w.object, at+".image", msgJarName, args{"version": v, "name": name})
 	}
 }
 
-// bizVersion checks the module version of a container and returns the version. It returns an empty string if the
+// checkVersion checks the module version of a container and returns the version. It returns an empty string if the
 // version is invalid or not known.
-func (l *linter) bizVersion(w *workload, c corev1.Container, at string) string {
+func (l *linter) checkVersion(w *workload, c corev1.Container, at string) string {
 	first := -1
 	for i, e := range c.Env {
 		switch {

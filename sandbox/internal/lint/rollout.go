@@ -10,13 +10,13 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// rollout adds a finding if a base can temporarily be without the module while the workload replaces its Pods.
-func (l *linter) rollout(w *workload) {
+// checkRollout adds a finding if a base can temporarily be without the module while the workload replaces its Pods.
+func (l *linter) checkRollout(w *workload) {
 	switch x := w.typed.(type) {
 	case *appsv1.Deployment:
-		l.deployment(w, x.Spec)
+		l.checkDeployment(w, x.Spec)
 	case *appsv1.DaemonSet:
-		l.daemonSet(w, x.Spec.UpdateStrategy)
+		l.checkDaemonSet(w, x.Spec.UpdateStrategy)
 	case nil:
 		l.find(NotChecked, &w.object, "", msgUnknownUpdate,
 			args{"kind": w.kind, "apiVersion": w.apiVersion}).Fix = ""
@@ -25,7 +25,7 @@ func (l *linter) rollout(w *workload) {
 	}
 }
 
-func (l *linter) deployment(w *workload, spec appsv1.DeploymentSpec) {
+func (l *linter) checkDeployment(w *workload, spec appsv1.DeploymentSpec) {
 	strategy := labels.Value(w.meta.GetLabels(), "strategy")
 	if strategy == "" && labels.Value(w.meta.GetLabels(), "component") == labels.ModuleDeployment {
 		l.find("peer-strategy", &w.object, "metadata.labels", msgPeerStrategy, nil)
@@ -63,7 +63,7 @@ func positive(v intstr.IntOrString) bool {
 	return v.Type == intstr.Int && v.IntVal > 0 || v.Type == intstr.String && strings.TrimRight(v.StrVal, "%") != "0"
 }
 
-func (l *linter) daemonSet(w *workload, strategy appsv1.DaemonSetUpdateStrategy) {
+func (l *linter) checkDaemonSet(w *workload, strategy appsv1.DaemonSetUpdateStrategy) {
 	switch r := strategy.RollingUpdate; {
 	case strategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
 		l.find("daemonset-deletes-first", &w.object, "spec.updateStrategy.type", msgOnDelete, nil)

@@ -89,7 +89,7 @@ var rules = []rule{
 	{"daemonset-toleration-env", Error, "The template of a DaemonSet tolerates schedule.koupleless.io/node-env",
 		"The DaemonSet controller creates a Pod for each Node whose taints the template\ntolerates. Tolerations that " +
 			"a module controller adds to Pods have no effect on it.\nWithout this toleration, DESIRED stays 0, " +
-			"without a message.",
+			"and Kubernetes\nreports no reason.",
 		text("tolerate schedule.koupleless.io/node-env with the value of your environment and the effect NoExecute",
 			"容忍 schedule.koupleless.io/node-env，值为自己的环境，effect 为 NoExecute")},
 	{"deletes-first", Warning, "A rolling update creates new Pods before it deletes old ones",
@@ -101,7 +101,7 @@ var rules = []rule{
 	{"image-no-jar", Error, "The image of a module's container is the URL of a jar",
 		"A base fetches the module from this URL: file://, http:// or https://. The path may have\nany form, but " +
 			"ModuleController V2 ignores containers whose image does not contain\n.jar.",
-		text("give the URL of the jar, such as https://host/biz1-1.0.0-ark-biz.jar",
+		text("set the image to the URL of the jar, such as https://host/biz1-1.0.0-ark-biz.jar",
 			"填写 jar 的 URL，例如 https://host/biz1-1.0.0-ark-biz.jar")},
 	{"job-never-ends", Warning, "Modules are not Jobs",
 		"A module runs until it is uninstalled. Its Pod never completes, so a Job never ends,\nand a CronJob creates " +
@@ -114,9 +114,9 @@ var rules = []rule{
 		text("correct the kind or the apiVersion",
 			"修改 kind 或 apiVersion")},
 	{"label-older", Warning, "Labels have the prefix virtual-kubelet.koupleless.io/",
-		"The operations guide writes module-controller.koupleless.io/component, the principle\ndocuments and " +
-			"ModuleController V2 virtual-kubelet.koupleless.io/component. ModuleController V2\nignores Pods with the " +
-			"former. The bundled controller accepts both.",
+		"The operations guide uses module-controller.koupleless.io/component. The principle\ndocuments and " +
+			"ModuleController V2 use virtual-kubelet.koupleless.io/component. ModuleController V2\nignores Pods with " +
+			"the former. The bundled controller accepts both.",
 		text("use the prefix virtual-kubelet.koupleless.io/",
 			"使用前缀 virtual-kubelet.koupleless.io/")},
 	{"label-value", Error, "A label value has at most 63 letters, digits, '-', '_' and '.'",
@@ -125,9 +125,9 @@ var rules = []rule{
 			"with a value derived from the version.",
 		text("use a valid value",
 			"使用有效的值")},
-	{"live-nowhere", Error, "A base of the cluster takes the Pods",
-		"With --live the Nodes of the cluster are compared with each Pod or template as its\nscheduler would: " +
-			"labels, taints, state, free metaspace. The existing Pods of\nthe workload do not count. If no base " +
+	{"live-nowhere", Error, "A base of the cluster can run the Pods",
+		"With --live, lint compares each Pod or template with the Nodes of the cluster, as the\nscheduler does: " +
+			"labels, taints, state and free metaspace. Lint ignores the existing Pods of\nthe workload. If no base " +
 			"fits, the Pods stay Pending.",
 		text("follow the advice of the finding, or start a base that fits",
 			"按该结果的建议处理，或启动满足要求的基座")},
@@ -184,8 +184,8 @@ var rules = []rule{
 		text("correct the value; see kubectl explain",
 			"修改该值；参见 kubectl explain")},
 	{"statefulset-deletes-first", Warning, "Modules are not StatefulSets, unless a gap in each update is acceptable",
-		"A StatefulSet has no surge: it deletes a Pod, waits for its end, and creates the\nnext. Its base is without " +
-			"the module in between.",
+		"A StatefulSet has no surge: it deletes a Pod, waits until it has terminated, and\ncreates the next. Its base is " +
+			"without the module in between.",
 		text("use a Deployment with maxUnavailable: 0",
 			"使用 maxUnavailable: 0 的 Deployment")},
 	{"template-namespace", Warning, "A Pod template has no namespace",
@@ -237,7 +237,7 @@ var rules = []rule{
 	{"version-differs", Warning, "BIZ_VERSION is the version in the jar's name",
 		"A base identifies a module by the version in its jar. If BIZ_VERSION is another version,\nthe controller " +
 			"waits for a version that is never installed.",
-		text("make BIZ_VERSION the version that the jar was built with",
+		text("set BIZ_VERSION to the version in the jar",
 			"把 BIZ_VERSION 设为构建该 jar 的版本")},
 	{"version-invalid", Error, "BIZ_VERSION is a version that the controller can read",
 		"The controller evaluates BIZ_VERSION as a kubelet does: $(NAME) refers to a variable\nthat precedes it. It " +

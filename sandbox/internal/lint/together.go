@@ -11,19 +11,19 @@ import (
 	workloads "github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// together checks the rules that compare several objects.
-func (l *linter) together() {
-	l.released()
+// checkTogether checks the rules that compare several objects.
+func (l *linter) checkTogether() {
+	l.checkReleasedJars()
 	if len(l.modules) == 0 {
 		return // the Services may be for other Pods
 	}
 	for _, s := range l.services {
-		l.service(s)
+		l.checkService(s)
 	}
 }
 
-// released adds a finding if the manifests specify different jars for the same module version.
-func (l *linter) released() {
+// checkReleasedJars adds a finding if the manifests specify different jars for the same module version.
+func (l *linter) checkReleasedJars() {
 	type release struct{ name, version string }
 	type jar struct {
 		image string
@@ -52,7 +52,7 @@ func (l *linter) released() {
 	}
 }
 
-func (l *linter) service(s *service) {
+func (l *linter) checkService(s *service) {
 	if len(s.selector) == 0 {
 		return // another component manages its endpoints
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-func (l *linter) metadata(w *workload) {
+func (l *linter) checkMetadata(w *workload) {
 	if name := w.meta.Name; name != "" && !unknown(name) && !placeholder.MatchString(name) &&
 		len(validation.IsDNS1123Subdomain(name)) > 0 {
 		l.invalid(&w.object, "metadata.name", fixInvalidName, msgInvalidName, args{"name": strconv.Quote(name)})
@@ -29,8 +29,8 @@ func (l *linter) metadata(w *workload) {
 	}
 }
 
-// labelValues checks the label values of a workload, and the label values in its selectors for Nodes and Pods.
-func (l *linter) labelValues(w *workload) {
+// checkLabelValues checks the label values of a workload, and the label values in its selectors for Nodes and Pods.
+func (l *linter) checkLabelValues(w *workload) {
 	check := func(at, key, value string) {
 		if unknown(value) || len(validation.IsValidLabelValue(value)) == 0 {
 			return
@@ -67,8 +67,8 @@ func (l *linter) labelValues(w *workload) {
 // secret matches names of query parameters that contain credentials.
 var secret = regexp.MustCompile(`(?i)(^|&)[^=&]*(sign|token|password|secret|credential|key)[^=&]*=`)
 
-// credentials adds a finding if the URL of a jar contains a password or a signature.
-func (l *linter) credentials(w *workload, c corev1.Container, at string, u *url.URL) {
+// checkCredentials adds a finding if the URL of a jar contains a password or a signature.
+func (l *linter) checkCredentials(w *workload, c corev1.Container, at string, u *url.URL) {
 	if _, password := u.User.Password(); password || secret.MatchString(u.RawQuery) {
 		l.find("url-credentials", &w.object, at+".image", msgCredentials, args{"container": c.Name})
 	}

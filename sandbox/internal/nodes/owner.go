@@ -33,7 +33,7 @@ type Owner struct {
 // InUseError means that an environment has Nodes or Leases that the sandbox did not create.
 type InUseError struct {
 	Env string
-	// Found describes one of these Nodes and Leases per element.
+	// Found describes these Nodes and Leases, one per element.
 	Found []string
 }
 

@@ -62,7 +62,7 @@ func (p *Pods) LaunchAgent(ctx context.Context, log io.Writer) (agent.Process, e
 		case <-time.After(retryInterval):
 		case <-ctx.Done():
 			err = p.withPodReason(context.WithoutCancel(ctx), agentPod, err)
-			return nil, fmt.Errorf("pod %s did not answer within %s: %w", agentPod, agentTimeout, err)
+			return nil, fmt.Errorf("pod %s did not respond within %s: %w", agentPod, agentTimeout, err)
 		}
 	}
 }

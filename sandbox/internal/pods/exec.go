@@ -27,7 +27,7 @@ type execution struct {
 	*http2.ClientConn
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // read it only after done is closed
+	err    error // error with which the process ended; valid after done is closed
 }
 
 func (p *Pods) exec(ctx context.Context, pod string) (connection, error) {

@@ -232,7 +232,7 @@ func (x *pod) kill(ctx context.Context) error {
 		select {
 		case <-change:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the end of Pod %s: %w", x.name, context.Cause(ctx))
+			return fmt.Errorf("waiting for Pod %s to terminate: %w", x.name, context.Cause(ctx))
 		}
 	}
 }

@@ -123,7 +123,7 @@ func monitor(ctx context.Context, conn connection) error {
 		default:
 		}
 		if err != nil {
-			return fmt.Errorf("no answer within %s", pingTimeout)
+			return fmt.Errorf("no response within %s", pingTimeout)
 		}
 	}
 }

@@ -57,7 +57,8 @@ type Options struct {
 
 	// host is the address on which the bases listen in their Pods. Default: all addresses.
 	host string
-	// version is the required version of the binary in the image. Default: the version of this binary.
+	// version is the version with which the binary in the image must be compatible, see version.CheckCompatible.
+	// Default: the version of this binary.
 	version string
 	// dial connects to a Pod. Default: Pods.exec. Tests replace it.
 	dial func(ctx context.Context, pod string) (connection, error)

@@ -15,7 +15,7 @@ var ErrNotOwned = errors.New("was not created by koupsandbox, and is not changed
 
 const (
 	markFile = ".made-by-koupsandbox"
-	markText = "koupsandbox created this directory, and removes it with all its files: koupsandbox down\n"
+	markText = "koupsandbox created this directory; koupsandbox down removes it and all its files\n"
 )
 
 // Owned reports whether the directory has the ownership marker, a file that koupsandbox writes. If the directory does

@@ -101,7 +101,7 @@ func open(text []byte) (ends string, last int) {
 }
 
 // Excerpt returns a line of text and, below it, a line with a caret at the given column, both indented. Columns are
-// counted in characters from 1. Excerpt returns "" if the line is empty.
+// counted in characters from 1. Excerpt returns "" if the line is empty or contains only spaces and tabs.
 func Excerpt(line string, column int) string {
 	text := strings.TrimLeft(line, " \t")
 	if text == "" {

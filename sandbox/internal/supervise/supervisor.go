@@ -97,7 +97,7 @@ type run struct {
 	logged        atomic.Bool // whether a line has matched Spec.ReadyLog
 
 	done chan struct{}
-	exit string // how the process exited; read only after done is closed
+	exit string // how the process exited; valid after done is closed
 }
 
 // New returns a Supervisor without components.

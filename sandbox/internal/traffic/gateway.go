@@ -296,7 +296,8 @@ func (g *Gateway) endpoints(r Route) (p *backendPort, affinity time.Duration, no
 		return nil, 0, fmt.Sprintf("Service %s does not exist", r.key())
 	}
 	if len(b.ports) == 0 {
-		return nil, 0, fmt.Sprintf("Service %s has no ports and leads to no base; is its type ExternalName?", r.key())
+		return nil, 0, fmt.Sprintf("Service %s has no ports, so it has no endpoints; check that its type is not "+
+			"ExternalName", r.key())
 	}
 	p, ok = b.port(r.Port)
 	if !ok {

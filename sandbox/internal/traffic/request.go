@@ -101,7 +101,7 @@ func (r *requester) do(ctx context.Context) Record {
 // errorNoListener and the following constants are texts for Record.Error that distinguish the possible causes of a
 // Result.
 const (
-	errorNoListener = "the base does not listen any more"
+	errorNoListener = "the base no longer listens on this port"
 	errorNoBase     = "no base has this address"
 	errorNoHost     = "no host has this address"
 	errorRefused    = "connection refused"

@@ -89,7 +89,7 @@ func (s *stream) sendOne(ctx context.Context, n int) {
 	sent := time.Now()
 	var r Record
 	if s.open.Add(1) > int64(s.spec.MaxOpen) {
-		r = Record{Result: Other, Error: fmt.Sprintf("not sent: %d requests are open", s.spec.MaxOpen)}
+		r = Record{Result: Other, Error: fmt.Sprintf("not sent: %d requests are still in progress", s.spec.MaxOpen)}
 	} else {
 		r = s.do(ctx)
 	}

@@ -20,7 +20,8 @@ type Annotation struct {
 	Title, Message string
 }
 
-// Annotations returns an annotation for each failed run. The annotation refers to the line of the failed step.
+// Annotations returns an annotation for each run that is Failed or Errored. The annotation refers to the line of the
+// failed step, if there is one.
 func Annotations(r *scenario.Report) []Annotation {
 	var list []Annotation
 	for _, run := range r.Runs {

@@ -74,8 +74,8 @@ type content struct {
 	Script, Data template.JS
 }
 
-// Open reports whether the page initially shows the details of a run. This is the case if the run has failed, or if
-// it is the only run.
+// Open reports whether the page initially shows the details of a run. This is the case if the run is Failed or
+// Errored, or if it is the only run.
 func (c content) Open(i int) bool {
 	v := c.Report.Runs[i].Result
 	return len(c.Report.Runs) == 1 || v == scenario.Failed || v == scenario.Errored

@@ -57,9 +57,9 @@ func (p objectInFile) problem(at, format string, args ...any) Problem {
 	return Problem{Source: p.file, Line: p.doc.Line(at), Field: at, Detail: fmt.Sprintf(format, args...)}
 }
 
-// checkApplyObject checks an object that a step applies. For a List, it checks the items. It does not check values if the
-// step expects the API to reject the object. An object outside the namespace of the run is a problem, because other
-// runs would share the object.
+// checkApplyObject checks an object that a step applies. For a List, it checks the items. It does not check values if
+// the step expects the API to reject the object. An object outside the namespace of the run is a problem, because
+// other runs would share the object.
 func (p objectInFile) checkApplyObject(o v1alpha1.Object, refused, namespace string) (problems Problems) {
 	var root *field.Path
 	if p.at != "" {

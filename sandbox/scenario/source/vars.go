@@ -105,7 +105,7 @@ func convertOverride(override, value any) (any, error) {
 	}
 	if wanted, isExpression := value.(string); value != nil && (!isExpression || !expr.HasExpression(wanted)) &&
 		reflect.TypeOf(override) != reflect.TypeOf(value) {
-		return nil, fmt.Errorf("%v does not have the type of the value in the scenario, %v", override, value)
+		return nil, fmt.Errorf("%v has a different type than the value in the scenario, %v", override, value)
 	}
 	return override, nil
 }

@@ -336,9 +336,8 @@ func serverTLS(crt, key, ca string, logger *slog.Logger) (*tls.Config, error) {
 		return nil, nil
 	case crt == "" || key == "":
 		return nil, errors.New(
-			"HTTP_TUNNEL_TLS_CERT or HTTP_TUNNEL_TLS_KEY is empty; set both or none, and both if " +
-				"HTTP_TUNNEL_CLIENT_CA " +
-				"is set")
+			"HTTP_TUNNEL_TLS_CERT or HTTP_TUNNEL_TLS_KEY is empty; set both or neither; " +
+				"HTTP_TUNNEL_CLIENT_CA requires both")
 	}
 	template := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
@@ -374,7 +373,7 @@ func clientTLS(ca, crt, key string, logger *slog.Logger) (func() *tls.Config, er
 		return nil, nil
 	}
 	if (crt == "") != (key == "") {
-		return nil, errors.New("MQTT_CLIENT_CRT_PATH or MQTT_CLIENT_KEY_PATH is empty; set both or none")
+		return nil, errors.New("MQTT_CLIENT_CRT_PATH or MQTT_CLIENT_KEY_PATH is empty; set both or neither")
 	}
 	source, err := certfile.Open(&tls.Config{MinVersion: tls.VersionTLS12}, certfile.Files{
 		Cert: certfile.File{Setting: "MQTT_CLIENT_CRT_PATH", Path: crt},

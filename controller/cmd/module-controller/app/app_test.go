@@ -41,7 +41,7 @@ func TestInvalidSettingsAreReportedByName(t *testing.T) {
 		{"a certificate without its key", append(ok, "--enable-http-tunnel", "--http-tunnel-tls-cert", file),
 			"HTTP_TUNNEL_TLS_KEY"},
 		{"client CA without a serving certificate", append(ok, "--enable-http-tunnel", "--http-tunnel-client-ca", file),
-			"both if HTTP_TUNNEL_CLIENT_CA"},
+			"HTTP_TUNNEL_CLIENT_CA requires both"},
 		{"certificate file without a certificate",
 			append(ok, "--enable-http-tunnel", "--http-tunnel-tls-cert", file, "--http-tunnel-tls-key", file),
 			"HTTP_TUNNEL_TLS_CERT"},

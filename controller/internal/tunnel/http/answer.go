@@ -69,7 +69,7 @@ func (t *Tunnel) deliver(c *call, asked time.Time, body []byte, err error) {
 // check returns a rejection reason and an error if a body is not an answer from the base.
 func check(c *call, body []byte) (tunnel.Rejection, error) {
 	var head struct {
-		BaseIdentity string `json:"baseIdentity"` // absent in error answers of arklet (protocol 4.3)
+		BaseIdentity string `json:"baseIdentity"` // absent in generations A and B (protocol 1), and in error answers
 		Code         string `json:"code"`
 	}
 	if err := json.Unmarshal(body, &head); err != nil {

@@ -30,7 +30,7 @@ const (
 )
 
 // query identifies a query to a base. Identical queries are not sent concurrently, because a base can mix up the
-// answers to concurrent health checks (protocol 7).
+// answers to concurrent health checks.
 type query struct {
 	base    string
 	command arklet.Command

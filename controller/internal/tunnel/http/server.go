@@ -209,8 +209,8 @@ func (t *Tunnel) evicted(limit string) func(address netip.Prefix, connections, b
 	return func(address netip.Prefix, connections, bytes int) {
 		from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}
 		t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
-			"limit of %s exceeded: closed a connection of %s, which had %d connections with %d bytes, more than "+
-				"other addresses", limit, address, connections, bytes))
+			"exceeded the limit of %s; closed a connection from %s, the largest user (%d connections, %d bytes)",
+			limit, address, connections, bytes))
 	}
 }
 

@@ -192,7 +192,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// everywhere are networks that contain all addresses.
+// everywhere matches all IPv4 and IPv6 addresses.
 var everywhere = tunnel.Networks{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 
 // beat returns a heartbeat in which a base reports an address.

@@ -78,8 +78,8 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 	switch err := wait(ctx, client.Connect(), handshake); {
 	case errors.Is(err, packets.ErrorRefusedIDRejected):
 		// The error does not contain the random part of the ID, so that Start logs it once.
-		return false, fmt.Errorf("the broker rejected the client ID %q with a random suffix, %d bytes in total: %w; "+
-			"allow the client ID in the settings of the broker, or set another MQTT_CLIENT_PREFIX", t.opts.ClientID,
+		return false, fmt.Errorf("the broker rejected the client ID %q (%d bytes with its random suffix): %w; "+
+			"allow this client ID in the settings of the broker, or set another MQTT_CLIENT_PREFIX", t.opts.ClientID,
 			len(options.ClientID), err)
 	case err != nil:
 		return false, fmt.Errorf("connecting: %w", err)
@@ -175,6 +175,6 @@ func wait(ctx context.Context, token paho.Token, atMost time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-late.C:
-		return fmt.Errorf("no answer within %s", atMost)
+		return fmt.Errorf("the MQTT broker did not respond within %s", atMost)
 	}
 }

@@ -208,7 +208,7 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason 
 		}
 		if h.Identity != "" && h.Identity != from.Identity {
 			return tunnel.WrongIdentity,
-				fmt.Errorf("the heartbeat on the topic of %q is from %q", from.Identity, h.Identity)
+				fmt.Errorf("received a heartbeat of base %q on the topic of base %q", h.Identity, from.Identity)
 		}
 		h.Identity = from.Identity // in generations A and B, only the topic has the identity
 		if h.IP != "" {
@@ -226,7 +226,8 @@ func (t *Tunnel) dispatch(from tunnel.Origin, kind string, data []byte) (reason 
 		}
 		if m.Identity != "" && m.Identity != from.Identity {
 			return tunnel.WrongIdentity,
-				fmt.Errorf("the baseline query on the topic of %q is from %q", from.Identity, m.Identity)
+				fmt.Errorf("received a baseline query of base %q on the topic of base %q", m.Identity,
+					from.Identity)
 		}
 		m.Identity = from.Identity
 		return t.answerBaseline(from, m)

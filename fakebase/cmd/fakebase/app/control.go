@@ -63,7 +63,7 @@ func (c *control) guard(next http.Handler) http.Handler {
 		if r.Header.Get("Origin") != "" || host != "localhost" && net.ParseIP(host) == nil {
 			writeJSON(w, http.StatusForbidden,
 				map[string]string{
-					"error": "requests of web pages are rejected; use an IP address or localhost in the URL, and " +
+					"error": "requests from web pages are rejected; use an IP address or localhost in the URL, and " +
 						"no Origin header"})
 			return
 		}

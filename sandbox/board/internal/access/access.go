@@ -26,8 +26,8 @@ const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 	"form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 
 const (
-	// sessionTime is the lifetime of a session.
-	sessionTime = 12 * time.Hour
+	// sessionLifetime is the lifetime of a session.
+	sessionLifetime = 12 * time.Hour
 	// maxSessions is the maximum number of sessions. If the limit is reached, the oldest session of the user with the
 	// most sessions is removed.
 	maxSessions = 100
@@ -142,7 +142,7 @@ func (g *Guard) Data(next http.Handler) http.Handler {
 func (g *Guard) Check(r *http.Request) (user string, err error) {
 	s, ok := g.session(r)
 	if !ok {
-		return "", denied("no session; open the address that the board has printed")
+		return "", denied("no session; open the URL that the board printed")
 	}
 	return s.user, g.o.Tokens.Check(r.Context(), s.token)
 }
@@ -175,7 +175,7 @@ func (g *Guard) Begin() http.Handler {
 		http.SetCookie(w, &http.Cookie{ //nolint:gosec // on loopback there is no TLS
 			Name: g.Cookie(), Value: g.begin(session{user, body.Token, g.o.Now()}), Path: "/", HttpOnly: true,
 			SameSite: http.SameSiteStrictMode,
-			Secure:   secure(r), MaxAge: int(sessionTime.Seconds()),
+			Secure:   secure(r), MaxAge: int(sessionLifetime.Seconds()),
 		})
 		w.WriteHeader(http.StatusNoContent)
 	}))
@@ -186,7 +186,7 @@ func (g *Guard) begin(s session) string {
 	defer g.mu.Unlock()
 	count := map[string]int{}
 	for secret, x := range g.sessions {
-		if s.began.Sub(x.began) > sessionTime {
+		if s.began.Sub(x.began) > sessionLifetime {
 			delete(g.sessions, secret)
 			continue
 		}
@@ -217,7 +217,7 @@ func (g *Guard) session(r *http.Request) (session, bool) {
 	defer g.mu.Unlock()
 	// The secret is found by a hash with a random seed, so that the duration reveals nothing.
 	s, ok := g.sessions[cookie.Value]
-	if ok && g.o.Now().Sub(s.began) > sessionTime {
+	if ok && g.o.Now().Sub(s.began) > sessionLifetime {
 		delete(g.sessions, cookie.Value)
 		ok = false
 	}
@@ -227,7 +227,7 @@ func (g *Guard) session(r *http.Request) (session, bool) {
 // checkOrigin rejects requests for host names that are not allowed, and requests from pages of other origins.
 func (g *Guard) checkOrigin(r *http.Request) error {
 	if !g.isOurs(r.Host) {
-		return fmt.Errorf("the web UI is not available at %q; open the printed address", r.Host)
+		return fmt.Errorf("the web UI is not available at %q; open the URL that the board printed", r.Host)
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" && !navigates(r) {
 		return errors.New("requests from pages of other sites are not allowed")

@@ -204,9 +204,9 @@ func TestCookieAttributes(t *testing.T) {
 func TestSessionExpires(t *testing.T) {
 	f := newFixture(t)
 	cookie, _ := f.login(t, f.tokens[0])
-	f.now = f.now.Add(sessionTime + time.Second)
+	f.now = f.now.Add(sessionLifetime + time.Second)
 	if answer := f.ask("GET", "/api/data", "", map[string]string{"Cookie": cookie}); answer.StatusCode != 401 {
-		t.Errorf("after %s: %d", sessionTime, answer.StatusCode)
+		t.Errorf("after %s: %d", sessionLifetime, answer.StatusCode)
 	}
 	oldest, _ := f.login(t, f.tokens[1])
 	for range maxSessions {
@@ -372,12 +372,12 @@ func TestRevokedTokenIsRejected(t *testing.T) {
 	if err := r.Check(context.Background(), "good"); err != nil || len(a.asked) != asked {
 		t.Errorf("immediately: %v after %d reviews, want none", err, len(a.asked)-asked)
 	}
-	now.Step(reviewEvery + time.Second)
+	now.Step(reviewInterval + time.Second)
 	if err := r.Check(context.Background(), "good"); !isDenied(err) {
 		t.Errorf("after a minute: %v, want it denied", err)
 	}
 	a.forbidden = ""
-	now.Step(reviewEvery + time.Second)
+	now.Step(reviewInterval + time.Second)
 	if err := r.Check(context.Background(), "good"); err != nil {
 		t.Errorf("after the permission was restored: %v", err)
 	}

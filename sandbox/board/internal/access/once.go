@@ -35,9 +35,8 @@ func (o *Once) Exchange(_ context.Context, token string) (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if subtle.ConstantTimeCompare([]byte(token), []byte(o.token)) != 1 {
-		return "", denied("this address was already used, or belongs to another board; open the address " +
-			"that the board " +
-			"has printed last")
+		return "", denied("this URL was already used, or belongs to another board; open the URL that the board " +
+			"printed last")
 	}
 	o.renew()
 	return o.user, nil

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// reviewEvery is how long the result of a token review is cached. A revoked token remains valid until the cached
+	// reviewInterval is how long the result of a token review is cached. A revoked token remains valid until the cached
 	// result expires.
-	reviewEvery = time.Minute
-	// reviewTime is the timeout of one request to the API server.
-	reviewTime = 10 * time.Second
+	reviewInterval = time.Minute
+	// reviewTimeout is the timeout of one request to the API server.
+	reviewTimeout = 10 * time.Second
 )
 
 // shown lists the resources that the page shows. A user must have permission to list them in all namespaces.
@@ -52,12 +52,12 @@ func NewReviews(client kubernetes.Interface, clock clock.Clock) *Reviews {
 func (r *Reviews) Exchange(ctx context.Context, token string) (string, error) {
 	answer := r.ask(ctx, token)
 	if answer.err == nil || isDenied(answer.err) {
-		r.known.Set(sha256.Sum256([]byte(token)), answer, reviewEvery)
+		r.known.Set(sha256.Sum256([]byte(token)), answer, reviewInterval)
 	}
 	return answer.user, answer.err
 }
 
-// Check implements Tokens. It uses the cached result of the last token review. After reviewEvery, it reviews the
+// Check implements Tokens. It uses the cached result of the last token review. After reviewInterval, it reviews the
 // token again.
 func (r *Reviews) Check(ctx context.Context, token string) error {
 	if answer, known := r.known.Get(sha256.Sum256([]byte(token))); known {
@@ -68,7 +68,7 @@ func (r *Reviews) Check(ctx context.Context, token string) error {
 }
 
 func (r *Reviews) ask(ctx context.Context, token string) review {
-	ctx, cancel := context.WithTimeout(ctx, reviewTime)
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	asked, err := r.client.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})

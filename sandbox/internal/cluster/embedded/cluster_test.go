@@ -363,7 +363,8 @@ func deployment(replicas int32) *appsv1.Deployment {
 	}
 }
 
-// counted returns an error unless got contains exactly want objects for which good returns true.
+// counted returns err if it is not nil. Otherwise, it returns an error unless good is true for exactly want of the
+// indexes from 0 to got-1.
 func counted(want int, err error, got int, good func(int) bool) error {
 	if err != nil {
 		return err

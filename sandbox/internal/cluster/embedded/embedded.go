@@ -216,9 +216,8 @@ func (c *ControlPlane) startEtcd(ctx context.Context) error {
 	}
 	err := c.waitUntil(ctx, etcd, c.etcdReady)
 	if exited(err) && c.hadData {
-		return fmt.Errorf("etcd does not start with the data of an earlier run in %s; delete the data to "+
-			"start with an "+
-			"empty cluster: %w", c.etcdDir(), err)
+		return fmt.Errorf("etcd did not start with the data of an earlier run in %s; delete the data to "+
+			"start with an empty cluster: %w", c.etcdDir(), err)
 	}
 	return err
 }

@@ -156,7 +156,7 @@ func TestDamagedData(t *testing.T) {
 		t.Errorf("error without exit or log lines: %v", err)
 	}
 	if err == nil || !strings.HasPrefix(err.Error(),
-		"etcd does not start with the data of an earlier run in "+c.etcdDir()) {
+		"etcd did not start with the data of an earlier run in "+c.etcdDir()) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -33,9 +33,8 @@ func (p *Provider) chooseImage(ctx context.Context) error {
 	}
 	p.o.Notify(fmt.Sprintf("pulling the node image %s", shortName(candidates[0])))
 	if _, err := p.engine.Run(ctx, "pull", "--quiet", candidates[0]); err != nil {
-		return fmt.Errorf("pulling the node image: %w\nname a local image with --image, or build one "+
-			"without a registry: "+
-			"make node-image", err)
+		return fmt.Errorf("pulling the node image: %w\nselect a local image with --image, or build one "+
+			"without a registry: make node-image", err)
 	}
 	p.image = candidates[0]
 	return nil
@@ -81,7 +80,7 @@ func firstPresent(ctx context.Context, e *engine.Engine, images []string) (strin
 		case err != nil: // the engine does not have the image
 			continue
 		case architecture != e.Architecture:
-			return "", fmt.Errorf("node image %s is for %s, but %s runs %s; name another image with --image",
+			return "", fmt.Errorf("node image %s is for %s, but %s runs %s; select another image with --image",
 				image, architecture, e.Command, e.Architecture)
 		case e.Command == engine.Podman:
 			if _, err := e.Run(ctx, "image", "exists", podmanHost+image); err == nil { // exact match

@@ -119,7 +119,7 @@ func (p *Provider) markProblem(err error) string {
 		return "it has no ownership marker"
 	}
 	p.o.Logger.Info("could not check the ownership marker of a kind cluster", "cluster", p.name, "err", err)
-	return "it does not answer"
+	return "its ownership marker could not be read"
 }
 
 // waitMarked reports whether the cluster has the ownership marker of this sandbox. It retries until the cluster
@@ -184,7 +184,8 @@ func CleanUp(ctx context.Context, o Options) error {
 	if recorded == nil {
 		marked, err := p.waitMarked(ctx, answerTimeout)
 		if !marked {
-			p.o.Logger.Info("not deleting a kind cluster with the name of the sandbox", "reason", p.markProblem(err))
+			p.o.Logger.Info("kept a kind cluster that has the name of the sandbox, but may belong to another owner",
+				"reason", p.markProblem(err))
 			return nil
 		}
 	}

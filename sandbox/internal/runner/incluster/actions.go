@@ -148,7 +148,7 @@ func (c *Runner) stop(ctx context.Context, x Replica) error {
 	}
 	return c.waitUntil(ctx, func() (string, error) {
 		if p := c.replicas[x.Number-1].Pod; p != "" {
-			return fmt.Sprintf("Pod %s of %s has not ended", p, runner.ComponentName(x.Number)), nil
+			return fmt.Sprintf("Pod %s of %s has not terminated", p, runner.ComponentName(x.Number)), nil
 		}
 		return "", nil
 	})

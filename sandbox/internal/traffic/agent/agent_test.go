@@ -32,7 +32,7 @@ type inMemory struct {
 	http.RoundTripper
 	end  context.CancelFunc
 	done chan struct{}
-	why  error // read only after done is closed
+	why  error // error with which the agent ended; valid after done is closed
 }
 
 func (p *inMemory) Done() <-chan struct{} { return p.done }

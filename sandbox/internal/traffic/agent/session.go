@@ -24,7 +24,7 @@ type Process interface {
 }
 
 var (
-	errUnreachable = errors.New("the traffic agent does not answer")
+	errUnreachable = errors.New("the traffic agent is unreachable")
 	// errEnded is the reason for the exit of an agent if no other reason is known.
 	errEnded = errors.New("its connection was closed")
 )
@@ -36,7 +36,7 @@ type session struct {
 	ahead     time.Duration   // how far the agent's clock is ahead of the local clock
 	delivered rpc.ReadCounter // number of lost requests that were reported
 	done      chan struct{}   // closed when the agent has exited
-	err       error           // read only after done is closed
+	err       error           // error with which the agent ended; valid after done is closed
 }
 
 func newSession(p Process) *session {

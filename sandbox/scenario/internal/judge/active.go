@@ -173,7 +173,8 @@ func (c *activeCheck) updateGap(w *history, t moduleOnBase, e appliedEvent, ende
 	}
 }
 
-// close ends the current gap. It keeps the gap as a finding if a Pod requested the module during the gap.
+// close ends the current gap. It keeps the gap as a finding if a Pod requested the module during the gap, and the gap
+// is longer than 0.
 func (c *activeCheck) close(g *gap, now time.Time) {
 	if g == nil || g.unwanted || now.Equal(g.from) {
 		return
@@ -217,7 +218,7 @@ func (s *moduleHistory) replacedBy(w *history, p *events.PodStatus, g *gap, now 
 	return g.noReadyPod && s.lastDeleted.Version(g.module) != p.Version(g.module)
 }
 
-// find returns all gaps until end. Each gap is either a violation or an excused finding.
+// find returns the gaps until end in which a Pod requested the module, as violations or as excused findings.
 func (c *activeCheck) find(w *history, end time.Time) Result {
 	r := Result{Name: ActiveVersion, Compared: len(c.seen), Handovers: len(c.overlaps)}
 	if len(c.overlaps) > 0 {

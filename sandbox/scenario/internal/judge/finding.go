@@ -115,7 +115,7 @@ func (f Finding) String() string {
 		}
 		add("%s was installed again after %v; response: %s", modules, roundDuration(f.After), code)
 	case ResolvedAgain:
-		add("%s was resolved again after %v", modules, roundDuration(f.After))
+		add("%s entered the state RESOLVED again after %v", modules, roundDuration(f.After))
 	case ModuleLeft:
 		add("%s remains on %s in state %s, but no Pod of the run on this base requests it", modules, f.Base, f.State)
 		for _, pod := range f.Foreign {

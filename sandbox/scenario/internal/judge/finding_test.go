@@ -27,7 +27,7 @@ func TestFindingAndSummaryText(t *testing.T) {
 			"Pod p2 with biz:2 turned Ready on a before Pod p1 with version 1 turned Not Ready"},
 		{again(InstalledAgain, 0, 10, "").lost().String(),
 			"biz:1 was installed again after 10ms; response: success (the first response may have been lost)"},
-		{again(ResolvedAgain, 0, 10, "").String(), "biz:1 was resolved again after 10ms"},
+		{again(ResolvedAgain, 0, 10, "").String(), "biz:1 entered the state RESOLVED again after 10ms"},
 		{left(0, "1", events.ModuleActivated, "ns/p").String(),
 			"biz:1 remains on a in state ACTIVATED, but no Pod of the run on this base requests it; Pod ns/p, which " +
 				"is not part of the run, requests it"},

@@ -91,7 +91,7 @@ func (c *truthCheck) failedDuring(l *mismatch, from, to time.Time) (lost []span)
 	return lost
 }
 
-// find returns all mismatches until end. Those that are not violations are excused.
+// find returns the mismatches until end that are longer than 0. Those that are not violations are excused.
 func (c *truthCheck) find(w *history, end time.Time, o *Options) Result {
 	r := Result{Name: Truth, Compared: c.compared, Published: slices.Sorted(maps.Keys(w.published))}
 	mismatches := slices.Clone(c.mismatches)

@@ -46,7 +46,7 @@ type outage struct {
 	unobservable bool
 	// responsesArrive reports whether the controller receives responses during the outage.
 	responsesArrive bool
-	// installing reports whether the reason for the outage is that a module is being installed, or that the base has
+	// installing reports whether the outage is a window that addInstallations adds, or the time in which the base has
 	// no process.
 	installing bool
 	module     string

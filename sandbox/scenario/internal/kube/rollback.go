@@ -37,7 +37,10 @@ func (c *Client) Rollback(ctx context.Context, k ResourceKind, namespace, name s
 		for i, r := range list {
 			numbers[i] = r.Number
 		}
-		return 0, nil, fmt.Errorf("revision not found; revisions: %v", numbers)
+		if to > 0 {
+			return 0, nil, fmt.Errorf("revision %d not found; available revisions: %v", to, numbers)
+		}
+		return 0, nil, fmt.Errorf("no previous revision; available revisions: %v", numbers)
 	}
 	o, err = c.Resource(k, namespace).Patch(ctx, name, list[at].Type, list[at].Patch,
 		metav1.PatchOptions{FieldManager: FieldManager})

@@ -62,7 +62,7 @@ func TestRollbackOfDeployments(t *testing.T) {
 	}{
 		{"to the previous revision", 0, 2, "two", ""},
 		{"to a given revision", 1, 1, "one", ""},
-		{"to an unknown revision", 7, 0, "", "revision not found; revisions: [1 2 3]"},
+		{"to an unknown revision", 7, 0, "", "revision 7 not found; available revisions: [1 2 3]"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -39,7 +39,8 @@ type Progress struct {
 	Reason       Reason
 	// Kind and Name identify the object. They are empty if the object does not exist.
 	Kind, Name string
-	// Have is the current number of Pods. Want is the required number. Their meaning depends on Reason.
+	// Have is the current number of Pods, and Want is the required number, unless the comment of Reason defines
+	// another meaning.
 	Have, Want int64
 	Detail     string
 }
@@ -60,7 +61,7 @@ func (p Progress) String() string {
 	case PodsNotReady:
 		return fmt.Sprintf("%d of %d Pods are Ready", p.Have, p.Want)
 	case NoReplicas:
-		return fmt.Sprintf("the %s requests 0 Pods; wait for gone instead", p.Kind)
+		return fmt.Sprintf("the %s requests 0 Pods; use wait.gone instead", p.Kind)
 	case NoNode:
 		return fmt.Sprintf("the %s requests 0 Pods, because no Node matches", p.Kind)
 	case DeadlineExceeded:

@@ -15,8 +15,8 @@ const switchMessagePrefix = "switch to new "
 const switchTimeout = time.Second
 
 // holdSwitch holds back e if it is the first event of a version switch, and reports whether e is held back. A base
-// switches versions atomically but reports two events, and conditions must not be evaluated between them. The event
-// is released when the second event arrives. w.mu must be held.
+// switches versions atomically but reports two events, and conditions must not be evaluated between them. The event is
+// applied when the next event of the base arrives, or after switchTimeout. w.mu must be held.
 func (w *Recorder) holdSwitch(e events.Event) bool {
 	base, m := e.BaseName(), e.Module
 	if base == "" || m == nil && e.Base == nil {

@@ -122,8 +122,8 @@ func (e *Env) Releases(ctx context.Context, all []events.Event) ([]ReleaseRun, e
 		}
 		if r.Changes == 0 && !r.MayChangeNothing {
 			errs = append(errs,
-				Fail("the release of %s changed nothing on any base, because %s is already installed as in the new "+
-					"template; raise BIZ_VERSION to release another jar, or set mayChangeNothing: true",
+				Fail("the release of %s changed no modules on any base; modules in the new template: %s; "+
+					"increase BIZ_VERSION to release another jar, or set mayChangeNothing: true",
 					r.Workload, strings.Join(r.modules(), ", ")))
 		}
 		list = append(list, r)

@@ -24,8 +24,7 @@ type Stream struct {
 	Spec v1alpha1.Traffic
 	// End contains the results of the stream; nil while the stream is running.
 	End *traffic.StreamResult
-	// Failure is the reason why the judge expression is not true; nil if the expression is true, or while the stream
-	// is running.
+	// Failure is the reason why the stream failed; nil if it passed, or while it is running.
 	Failure *Failure
 }
 
@@ -124,7 +123,9 @@ var (
 	ErrStoppedEarly    = errors.New("stream stopped before the run ended")
 )
 
-// evaluateJudge evaluates the judge expression of a stream. It returns nil if the expression is true.
+// evaluateJudge evaluates the judge expression of a stream, and returns the reason why the stream failed, or nil. A
+// stream also fails if it sent no requests, stopped before the end of the run, or its judge expression has no value or
+// compared no requests.
 func (e *Env) evaluateJudge(t v1alpha1.Traffic, end *traffic.StreamResult) *Failure {
 	if end.Sent == 0 {
 		return Fail("traffic %s sent no requests, so it proves nothing", t.Name).withCause(ErrNothingSent)

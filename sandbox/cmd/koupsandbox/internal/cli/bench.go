@@ -46,8 +46,7 @@ for invalid arguments.`,
 		Flags: slices.Concat([]cli.Flag{
 			sandboxNameFlag(),
 			&cli.StringFlag{Name: basesFlag,
-				Usage: "`NUMBERS`: comma-separated numbers of bases, for example 100,1000; each scenario runs once per " +
-					"number, with its variable \"bases\" set to the number",
+				Usage:       "`NUMBERS`: comma-separated values of the variable \"bases\", for example 100,1000",
 				DefaultText: "as in the scenarios", Category: runsCategory},
 			&cli.IntFlag{Name: runsFlag, Usage: "`N`: number of runs of each scenario; a comparison needs at least 4",
 				Value: bench.MinRuns, Category: runsCategory},
@@ -133,13 +132,13 @@ func benchSizes(c *cli.Context, paths []string) (sizes [][]*source.Scenario, err
 		return [][]*source.Scenario{unchanged}, err
 	}
 	if _, isSet := vars[basesFlag]; isSet {
-		return nil, usageError{errors.New("--bases and --var both set the variable bases; use one of them")}
+		return nil, usageError{errors.New("--bases and --var both set the variable \"bases\"; use one of them")}
 	}
 	for _, sc := range unchanged {
 		if _, has := sc.Scenario.Spec.Vars[basesFlag]; !has {
 			return nil, usageError{
-				fmt.Errorf("--bases requires the variable bases, which %s does not have; add vars: {bases: 4}, and "+
-					"count: ${{ vars.bases }} to its bases", sc.File)}
+				fmt.Errorf("--bases requires the variable \"bases\", which %s does not define; add vars: {bases: 4}, "+
+					"and set count: ${{ vars.bases }} in its bases", sc.File)}
 		}
 	}
 	for _, n := range counts {

@@ -62,7 +62,7 @@ that is valid for one browser. It serves on 127.0.0.1 until Ctrl-C.`,
 				Usage:    "run in a Pod of a cluster; users log in with their own bearer tokens",
 				Category: boardCategory},
 			&cli.StringSliceFlag{Name: "host", Category: boardCategory,
-				Usage: "`NAME`: host name in the URL of the web UI, for example of an Ingress; for --in-cluster; repeatable"},
+				Usage: "`NAME`: host name in the URL of the web UI, for --in-cluster; repeatable"},
 			newOutputFlag(formatJSON),
 		},
 		Action: withArgs(0, 1, "at most one argument: a JSON report", s.runBoard),
@@ -74,7 +74,7 @@ func (s *commands) runBoard(c *cli.Context, list []string) error {
 	switch {
 	case len(list) == 1 && (otherCluster || c.Bool(clusterFlag) || s.onCommandLine(nameFlag)):
 		return usageError{fmt.Errorf(
-			"a report, --name, --context or --kubeconfig, and --in-cluster are mutually exclusive")}
+			"a report cannot be combined with --name, --context, --kubeconfig or --in-cluster")}
 	case c.IsSet("run") && len(list) == 0:
 		return usageError{fmt.Errorf("--run requires a report; add its file")}
 	case c.Bool(clusterFlag):
@@ -164,7 +164,7 @@ func (s *commands) boardInCluster(c *cli.Context) error {
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return fmt.Errorf("--%s requires a Pod of a cluster: %w", clusterFlag, err)
+		return fmt.Errorf("--%s must be used in a Pod: %w", clusterFlag, err)
 	}
 	config.UserAgent = "koupsandbox board"
 	api, err := kubernetes.NewForConfig(config)

@@ -144,8 +144,7 @@ controller. All servers listen on 127.0.0.1. The state of each sandbox is in one
 				EnvVars: []string{"KOUPSANDBOX_HOME"},
 				Value:   filepath.Join(s.UserHome, ".koupsandbox"), DefaultText: "~/.koupsandbox"},
 			&cli.StringFlag{Name: binFlag,
-				Usage: "`DIR`: directory to search for koup-controlplane, module-controller and fakebase, before the " +
-					"directory of koupsandbox",
+				Usage:   "`DIR`: directory to search first for the other binaries",
 				EnvVars: []string{"KOUPSANDBOX_BIN"}},
 		},
 		Action: func(c *cli.Context) error {

@@ -89,7 +89,7 @@ func (s *commands) setFault(c *cli.Context, list []string) (err error) {
 	var text []byte
 	switch file := c.String("file"); {
 	case (file == "") == (len(list) == 0):
-		return usageError{fmt.Errorf("set requires either a fault or --file")}
+		return usageError{fmt.Errorf("fault set requires either a fault or --file")}
 	case file != "":
 		text, err = os.ReadFile(file)
 		if err != nil {

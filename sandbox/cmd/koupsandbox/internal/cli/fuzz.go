@@ -36,8 +36,7 @@ printed. The exit status is 0 unless the comparison could not be completed.`,
 			&cli.StringFlag{Name: nameFlag, Usage: "`NAME`: name prefix of the sandboxes", Value: "fuzz",
 				Category: sandboxCategory},
 			&cli.DurationFlag{Name: "for",
-				Usage: "`DURATION`: time during which new schedules start; does not include the time to " +
-					"minimize failures",
+				Usage:       "`DURATION`: time during which new schedules start",
 				DefaultText: "10m without --count", Category: runsCategory},
 			&cli.IntFlag{Name: "count", Usage: "`N`: maximum number of schedules to run", DefaultText: "no limit within --for",
 				Category: runsCategory},
@@ -49,7 +48,7 @@ printed. The exit status is 0 unless the comparison could not be completed.`,
 				Usage:    "`NAME`: use only this action, for example release; repeatable",
 				Category: runsCategory},
 			&cli.BoolFlag{Name: "beyond-contract", Category: runsCategory,
-				Usage: "also use faults that an API server never causes: lost, duplicate and reordered watch events"},
+				Usage: "also use faults that an API server never causes"},
 			&cli.IntFlag{Name: "parallel",
 				Usage: "`N`: number of sandboxes to use in parallel; --compare uses half of them per configuration",
 				Value: 3, Category: runsCategory},
@@ -104,7 +103,7 @@ func (s *commands) fuzzProgress() func(fuzz.Progress) {
 			printf(s.Err, "minimized to %s\n", plain.Count(p.Shrinking, "action"))
 		case time.Since(lastPrinted) >= 10*time.Second:
 			lastPrinted = time.Now()
-			printf(s.Err, "%s: %s, %.0f per hour, %d inconclusive and repeated, %s so far\n",
+			printf(s.Err, "%s: %s (%.0f per hour, %d repeated because they were inconclusive), %s so far\n",
 				p.Elapsed.Round(time.Second),
 				plain.Count(p.Schedules, "schedule"), float64(p.Schedules)/p.Elapsed.Hours(), p.Inconclusive,
 				plain.Count(failures, "failure"))
@@ -178,7 +177,7 @@ func (s *commands) printFuzz(r *fuzz.Result, corpus string) {
 		printf(s.Out, "no schedule failed\n")
 	}
 	for _, f := range r.Failures {
-		printf(s.Out, "\n%s\n  %s\n  actions: %s\n  failed in %d of %d repetitions, seed %d, seen in %s\n  %s\n",
+		printf(s.Out, "\n%s\n  %s\n  actions: %s\n  failed in %d of %d repetitions, seed %d, occurred in %s\n  %s\n",
 			f.Invariant, f.Seen, f.Smallest, f.Failed,
 			f.Repeated, f.Seed, plain.Count(f.Times, "schedule"), filepath.Join(corpus, f.File))
 	}

@@ -72,8 +72,8 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	}
 	printf(s.Out, "\nRun its scenarios with: make -C %s test\n", dir)
 	if ci != examples.None && o.Version == "" {
-		printf(s.Out, "This binary is not a release of koupsandbox; check the release of koupsandbox in "+
-			"the CI files.\n")
+		printf(s.Out, "This koupsandbox binary is not a released version; check the koupsandbox version in the CI "+
+			"files.\n")
 	}
 	return nil
 }

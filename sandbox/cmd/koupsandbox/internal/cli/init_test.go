@@ -66,7 +66,7 @@ func TestInit(t *testing.T) {
 					t.Errorf("%s is not printed in:\n%s", name, got.Out)
 				}
 			}
-			if printed := strings.Contains(got.Out, "release of koupsandbox"); printed != (ci != "none") {
+			if printed := strings.Contains(got.Out, "not a released version"); printed != (ci != "none") {
 				t.Errorf("note about the release in CI: %t:\n%s", printed, got.Out)
 			}
 			none := result{0, "", ""}

@@ -48,7 +48,7 @@ func (s *commands) logs() *cli.Command {
 				return err
 			}
 			if len(list) == 1 && !slices.Contains(components, list[0]) {
-				return fmt.Errorf("sandbox %q has no log of component %q; available: %s", name, list[0],
+				return fmt.Errorf("sandbox %q has no log for component %q; available: %s", name, list[0],
 					strings.Join(components, ", "))
 			}
 			if len(list) == 0 && c.Bool("follow") {
@@ -74,7 +74,7 @@ func (s *commands) logs() *cli.Command {
 func logNames(dir state.Dir) ([]string, error) {
 	files, err := os.ReadDir(dir.Logs())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("sandbox %q has no logs: it is not running; see: koupsandbox list", dir.Name())
+		return nil, fmt.Errorf("sandbox %q has no logs; list the sandboxes with: koupsandbox list", dir.Name())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the logs: %w", err)

@@ -63,8 +63,8 @@ func (s *commands) scenario() *cli.Command {
 
 func newSelectorFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: "selector", Aliases: []string{"l"},
-		Usage: "`SELECTOR`: label selector for scenarios, in kubectl syntax, for example " +
-			"group=rollout,name!=rolling-update; the label name contains the scenario name", Category: runsCategory}
+		Usage:    "`SELECTOR`: label selector for scenarios, for example group=rollout,name!=rolling-update",
+		Category: runsCategory}
 }
 
 // scenarioFilter returns the filter that --selector sets. It returns nil if the flag is not set.

@@ -264,7 +264,8 @@ func (s *commands) execute(c *cli.Context, up *sandbox.Sandbox, scenarios []*sou
 			case e.Kind == scenario.RunEnded && format == formatText:
 				_ = report.WriteRun(s.Out, e.Run, style) // see printf
 			case e.Kind == scenario.RunPostponed:
-				printf(s.Err, "%s: %s. The run is repeated after the others.\n", report.Name(e.Run), e.Run.Failure)
+				printf(s.Err, "%s: %s. The run will be repeated after the other runs.\n", report.Name(e.Run),
+					e.Run.Failure)
 			case e.Kind == scenario.Cleaned && e.Message != "":
 				printf(s.Err, "%s\n", e.Message)
 			}
@@ -351,7 +352,7 @@ type statusLine struct {
 	on    bool
 	width int
 	ended int
-	steps map[string]string // message of the latest step of each run, by namespace
+	steps map[string]string // name of the last ended step of each run, or "started", by namespace
 }
 
 func (l *statusLine) event(e scenario.ProgressEvent) {

@@ -133,8 +133,7 @@ func (s *commands) down() *cli.Command {
 			&cli.BoolFlag{Name: "keep-logs", Usage: "keep the logs in the state directory",
 				Category: sandboxCategory},
 			&cli.BoolFlag{Name: "force",
-				Usage: "continue even if objects cannot be removed, for example because the cluster " +
-					"no longer exists",
+				Usage:    "continue even if objects cannot be removed",
 				Category: sandboxCategory},
 		},
 		Action: noArgs(func(c *cli.Context) error {

@@ -14,7 +14,7 @@ const instant = 5 * time.Millisecond
 // baseTracker tracks the active version of the demo module on a base, and gaps during which no version is active.
 type baseTracker struct {
 	state    events.State
-	since    time.Time // start of the gap without an active version
+	since    time.Time // start of the gap without an active version; zero outside a gap
 	before   string    // active version before the gap
 	reported bool      // whether a message about the gap was printed
 }

@@ -116,7 +116,6 @@ func run() error {
 		"settings":          settings,
 		"fault-kinds":       faultKinds,
 		"fault-fields":      faultFields,
-		"fault-codes":       faultCodes,
 		"error-codes":       errorCodes,
 		"why-reasons":       whyReasons,
 		"lint-rules":        lintRules,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -16,11 +17,28 @@ import (
 // noAdvice is the suggestion of codes for which the Koupleless documentation has no advice. The tables omit it.
 const noAdvice, noAdviceZH = "investigate", "请排查"
 
-// errorCodes returns the tables of error codes. Their Chinese texts come from the code, not from translations.
+// unreported are the codes that no component of koupsandbox reports. The tables omit them.
+var unreported = []errcode.Code{
+	errcode.KubeAPIServerGetBaseInstanceFailed,
+	errcode.ModuleControllerBaseInstanceHasBeenReplaced,
+	errcode.ModuleControllerBaseInstanceNotFound,
+	errcode.ModuleControllerProcessNodeMissed,
+	errcode.ModuleControllerResourceConstraned,
+	errcode.ModuleControllerServiceMissed,
+	errcode.OtherUpstreamEmptyIPList,
+}
+
+// errorCodes returns the tables of error codes. A code that several components use is only in the first table. The
+// Chinese texts come from the code, not from translations.
 func errorCodes(*translations) ([]table, error) {
 	var tables []table
 	var of errcode.Component
+	listed := map[errcode.Code]bool{}
 	for _, info := range errcode.All() {
+		if listed[info.Code] || slices.Contains(unreported, info.Code) {
+			continue
+		}
+		listed[info.Code] = true
 		if info.Component != of {
 			of = info.Component
 			tables = append(tables,

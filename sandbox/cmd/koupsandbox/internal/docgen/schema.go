@@ -234,26 +234,3 @@ func faultFields(w *translations) ([]table, error) {
 	})
 	return []table{t}, nil
 }
-
-// faultCodes returns the codes of the fault kind error, in one row for each component.
-func faultCodes(*translations) ([]table, error) {
-	f, err := definition("Fault")
-	if err != nil {
-		return nil, err
-	}
-	t := table{columns: []cell{{"Component", "组件"}, {"Codes", "错误码"}}}
-	before := ""
-	for _, a := range f.Properties.Value("code").AnyOf {
-		for _, code := range a.Enum {
-			component, name, _ := strings.Cut(fmt.Sprint(code), ".")
-			if component != before {
-				before = component
-				t.rows = append(t.rows, []cell{same("`" + component + "`"), same("`" + name + "`")})
-				continue
-			}
-			row := t.rows[len(t.rows)-1]
-			row[1] = cell{row[1].en + ", `" + name + "`", row[1].zh + "、`" + name + "`"}
-		}
-	}
-	return []table{t}, nil
-}

@@ -22,12 +22,12 @@ func main() {
 }
 
 func run() error {
-	name := flag.String("name", "", "`NAME` of the image, with its tag")
-	arch := flag.String("arch", "", "`ARCHITECTURE` of the programs, as Go names it")
-	output := flag.String("output", "", "`FILE` that gets the image, for docker load")
+	name := flag.String("name", "", "`NAME` of the image, including its tag")
+	arch := flag.String("arch", "", "`ARCHITECTURE` of the binaries: a value of GOARCH, such as amd64")
+	output := flag.String("output", "", "write the image to `FILE`, an archive for docker load")
 	// Every user can write to /tmp. Users mount their files at /work.
 	config := ocispec.ImageConfig{User: image.NonRoot, WorkingDir: "/work", Env: []string{"PATH=/", "HOME=/tmp"}}
-	flag.Func("env", "`NAME=VALUE` of the environment; may be repeated", func(v string) error {
+	flag.Func("env", "set the environment variable `NAME=VALUE` in the image; repeatable", func(v string) error {
 		config.Env = append(config.Env, v)
 		return nil
 	})
@@ -58,6 +58,6 @@ func run() error {
 	if err := image.WriteFile(*output, i); err != nil {
 		return fmt.Errorf("writing the image: %w", err)
 	}
-	fmt.Printf("%s for %s, %d MB, is in %s\n", i.Name, *arch, i.Size()/1e6, *output)
+	fmt.Printf("wrote %s for %s (%d MB) to %s\n", i.Name, *arch, i.Size()/1e6, *output)
 	return nil
 }

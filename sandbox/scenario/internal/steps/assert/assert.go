@@ -16,7 +16,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/steps"
 )
 
-// Exec waits until the objects match, or until the expression is true, for as long as the step requires.
+// Exec waits until the condition of the step is met: the objects match, or the expression is true. If the step has a
+// duration, Exec waits until the condition has been met for this duration without interruption.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Assert) (string, error) {
 	check, text, err := newCheck(ctx, e, a)
 	if err != nil {

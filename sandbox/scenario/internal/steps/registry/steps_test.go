@@ -408,7 +408,7 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 			t.Errorf("releases (-want +got):\n%serror %v", diff, err)
 		}
 		if nothing != "" {
-			wantError(t, err, nothing, " stock ", "BIZ_VERSION", "mayChangeNothing: true")
+			wantError(t, err, nothing, ": stock;", "BIZ_VERSION", "mayChangeNothing: true")
 		}
 	}
 	before := at("stock")
