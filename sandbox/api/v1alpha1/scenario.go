@@ -92,11 +92,11 @@ type BaseSet struct {
 	// Zone is the zone that each base reports. The controller sets it as the label topology.kubernetes.io/zone of the
 	// Node. Default: no zone.
 	Zone string `json:"zone,omitempty" check:"nodeLabel"`
-	// Labels are further labels that each base reports and the controller sets on its Node. Labels of Kubernetes and
-	// of Koupleless are not allowed, except topology.kubernetes.io/region. Default: none.
+	// Labels lists further labels that each base reports for its Node. Labels of Kubernetes and Koupleless are not
+	// allowed, except topology.kubernetes.io/region. Default: none.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Generation is the generation of the Koupleless runtime: A (1.3.1), B (1.3.2), C (1.3.3 and later) or D (1.4.3
-	// and later, and 2.1.11 and later).
+	// and later).
 	Generation Generation `json:"generation,omitempty" jsonschema:"enum=A,enum=B,enum=C,enum=D,default=C"`
 	// Env is the environment of the bases. The sandbox's controller ignores bases of other environments. Only
 	// scenarios can set it. Default: the environment of the sandbox.
@@ -110,25 +110,23 @@ type BaseSet struct {
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
 	// WebPort is the port on which a base serves its modules. Services use this port as targetPort.
 	WebPort int `json:"webPort,omitempty" jsonschema:"minimum=1,maximum=65535,default=8080"`
-	// Unreachable gives each base an address at which no client can reach its modules, such as an address in another
-	// network. Commands still reach the base through MQTT. Default: false.
+	// Unreachable gives each base an address at which clients cannot reach its modules. Commands still reach the base
+	// over MQTT. Default: false.
 	Unreachable bool `json:"unreachable,omitempty"`
-	// Fetch selects which module jars a base opens: never, available or always. With available, a base opens file://
-	// and http:// URLs that lead to a jar. With always, it opens every URL, and the installation fails if there is no
-	// jar. If a jar was opened, the name and the version of the module come from the manifest of the jar.
+	// Fetch selects which module jars a base opens. With available, a base opens file:// and http:// URLs that lead
+	// to a jar. With always, it opens every URL, and the installation fails without a jar.
 	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always,default=never"`
-	// Web makes every module that WebModules does not list a web application with its name as context path. Default:
-	// false.
+	// Web makes all other modules web applications, each with its name as context path. Default: false.
 	Web bool `json:"web,omitempty"`
-	// WebModules lists modules that are web applications, each with its name, its version (default: every version) and
-	// its contextPath (default: the name). A base refuses to install a version whose context path is used by another
-	// installed version. Default: none.
+	// WebModules lists modules that are web applications, with name, version (default: all) and contextPath (default:
+	// the name). A base rejects a version whose context path another installed version uses. Default: none.
 	WebModules []WebModule `json:"webModules,omitempty"`
-	// InstallTime is the time that a module takes to start, UninstallTime the time to stop it, and PullTime the time
-	// to download it.
-	InstallTime   *metav1.Duration `json:"installTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
+	// InstallTime is the time that a module takes to start.
+	InstallTime *metav1.Duration `json:"installTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
+	// UninstallTime is the time that a module takes to stop.
 	UninstallTime *metav1.Duration `json:"uninstallTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
-	PullTime      *metav1.Duration `json:"pullTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
+	// PullTime is the time that a base takes to download a module.
+	PullTime *metav1.Duration `json:"pullTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
 	// RequestTime is the time that a module takes to process a request.
 	RequestTime *metav1.Duration `json:"requestTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
 	// StartupTime is the time that a base takes to start.
@@ -162,18 +160,15 @@ type Metaspace struct {
 
 // Health configures the Spring Boot health endpoints of a base.
 type Health struct {
-	// WithAllBizReadiness includes modules that a command has installed in the health and the readiness of the base,
-	// like koupleless.healthcheck.base.readiness.withAllBizReadiness. Default: false.
+	// WithAllBizReadiness includes installed modules in the health and the readiness of the base, like
+	// koupleless.healthcheck.base.readiness.withAllBizReadiness. Default: false.
 	WithAllBizReadiness bool `json:"withAllBizReadiness,omitempty"`
 	// SilenceBeforeUninstall is the time that the base waits before it uninstalls a module, like
-	// com.alipay.sofa.koupleless.runtime.operation.silenceSecondsBeforeUninstall.
+	// silenceSecondsBeforeUninstall of the runtime.
 	SilenceBeforeUninstall *metav1.Duration `json:"silenceBeforeUninstall,omitempty" jsonschema:"default=0s" check:"notNegative"`
-	// Expose lists the exposed endpoints, like management.endpoints.web.exposure.include: health and info. Default:
-	// both.
+	// Expose lists the exposed endpoints: health and info. Default: both.
 	Expose []string `json:"expose,omitempty" check:"endpoint"`
-	// Show selects which parts of the response of /actuator/health are visible, like
-	// management.endpoint.health.show-components and show-details: the status only (status), also the components
-	// (components), or also their details (details).
+	// Show selects the visible parts of /actuator/health: the status, also the components, or also their details.
 	Show HealthDetail `json:"show,omitempty" jsonschema:"enum=status,enum=components,enum=details,default=details"`
 }
 

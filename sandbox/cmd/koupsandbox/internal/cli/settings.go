@@ -150,11 +150,15 @@ func settings() []setting {
 	}
 }
 
-// FlagFields returns the configuration field that each flag overrides, by the name of the flag with its dashes.
+// FlagFields returns the configuration field that each flag overrides, by the name of the flag with its dashes. The
+// names of flags of base add follow the name of the command.
 func FlagFields() map[string]string {
 	fields := map[string]string{}
 	for _, s := range slices.Concat(sandboxSettings(), settings()) {
 		fields["--"+s.flag.Names()[0]] = s.field
+	}
+	for _, s := range baseSettings() {
+		fields["base add --"+s.flag.Names()[0]] = "spec.bases[]." + s.field
 	}
 	return fields
 }

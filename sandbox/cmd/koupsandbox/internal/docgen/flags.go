@@ -93,9 +93,13 @@ func koupsandboxFlags(w *translations) ([]table, error) {
 			if slices.ContainsFunc(list, func(o flagRow) bool { return o.name == f.name && o.usage != f.usage }) {
 				key += " of " + f.commands[0]
 			}
-			meaning := withDefault(w.text("flags", key, f.usage), w.defaultCell(f.defaultText))
-			if field := fields[f.name]; g.settings && field != "" {
-				meaning = same("`" + field + "`")
+			field := fields[f.commands[0]+" "+f.name]
+			if g.settings {
+				field = fields[f.name]
+			}
+			meaning := same("`" + field + "`")
+			if field == "" {
+				meaning = withDefault(w.text("flags", key, f.usage), w.defaultCell(f.defaultText))
 			}
 			if g.mixed {
 				names := strings.Join(collapse(f.commands, subcommands), "`, `")

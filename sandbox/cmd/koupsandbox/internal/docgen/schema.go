@@ -86,6 +86,9 @@ func fields(s *jsonschema.Schema, path string, visit func(path, name string, f *
 		full := strings.TrimPrefix(path+"."+name, ".")
 		visit(full, name, p)
 		fields(p, full, visit)
+		if name == "bases" { // the fields of other lists are on other pages
+			fields(p.Items, full+"[]", visit)
+		}
 	}
 }
 
