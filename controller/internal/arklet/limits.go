@@ -105,6 +105,18 @@ func FirstLine(s string) string {
 	return line
 }
 
+// RootCause returns the last "Caused by" line of a stack trace without its prefix, or an empty string if the trace has
+// none.
+func RootCause(trace string) string {
+	cause := ""
+	for line := range strings.Lines(trace) {
+		if c, found := strings.CutPrefix(strings.TrimSpace(line), "Caused by: "); found {
+			cause = c
+		}
+	}
+	return cause
+}
+
 // cut is the mark at the end of truncated texts.
 const cut = "…"
 

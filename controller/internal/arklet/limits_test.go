@@ -213,3 +213,15 @@ func TestInvalidEntriesOfListsAreDropped(t *testing.T) {
 		t.Errorf("a list of numbers: %v, error %v", list, err)
 	}
 }
+
+// TestRootCause checks that RootCause returns the last cause of a stack trace.
+func TestRootCause(t *testing.T) {
+	for trace, want := range map[string]string{
+		"": "", "java.io.IOException: x\n\tat a.b": "",
+		"java.lang.reflect.InvocationTargetException\nCaused by: a.B: first\n\tat c.d\nCaused by: e.F: last\n\t... 3 more": "e.F: last",
+	} {
+		if got := RootCause(trace); got != want {
+			t.Errorf("RootCause(%q) = %q, want %q", trace, got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package vpod
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -266,6 +267,9 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	message := arklet.FirstLine(a.Message)
 	if message == "" || a.DataCode != "" && a.DataCode != "FAILED" {
 		message = arklet.FirstLine(a.DataMessage)
+	}
+	if cause := arklet.RootCause(a.DataMessage); !strings.Contains(message, cause) {
+		message += "; caused by " + cause
 	}
 	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(),
 		p.registry.DisplayName(b.Identity),
