@@ -203,9 +203,9 @@ var (
 	partNodeSelector = text("nodeSelector", "nodeSelector")
 	partNodeAffinity = text("node affinity", "node affinity")
 	partRelabelBase  = text(
-		", or change the cluster name that the base reports (in a sandbox: spec.bases.clusterName); the controller "+
+		", or change the cluster name that the base reports (in a sandbox: spec.bases[].clusterName); the controller "+
 			"reverts kubectl label",
-		"，或修改基座上报的集群名(在沙箱中：spec.bases.clusterName)；用 kubectl label 所作的修改会被 controller 还原")
+		"，或修改基座上报的集群名(在沙箱中：spec.bases[].clusterName)；用 kubectl label 所作的修改会被 controller 还原")
 	partReportedLabel = text(", or start a base that reports another value; the controller reverts kubectl label",
 		"，或启动上报另一个值的基座；用 kubectl label 所作的修改会被 controller 还原")
 	partLabelNode        = text(", or label the Node of a base", "，或给某个基座的 Node 加上标签")

@@ -66,9 +66,9 @@ var rules = []rule{
 			"去掉该声明；StatefulSet 的 volumeClaimTemplates 不能修改，需要删除并重新创建它")},
 	{"cluster-name", Warning, "base.koupleless.io/cluster-name is the cluster name of the bases",
 		"Each base reports the name of its cluster. Examples in the Koupleless\ndocumentation select default. In a " +
-			"sandbox the default is the name of the sandbox; spec.bases.clusterName sets it.",
-		text("write the cluster name of your bases, leave the label out, or set spec.bases.clusterName: default",
-			"写自己的基座的集群名，去掉该标签，或设置 spec.bases.clusterName: default")},
+			"sandbox the default is the name of the sandbox; spec.bases[].clusterName sets it.",
+		text("write the cluster name of your bases, leave the label out, or set spec.bases[].clusterName: default",
+			"写自己的基座的集群名，去掉该标签，或设置 spec.bases[].clusterName: default")},
 	{"component-missing", Error, "Module Pods have the label virtual-kubelet.koupleless.io/component: module",
 		"The module controller manages only Pods with this label. Other Pods that are bound\nto the Node of a " +
 			"base stay Pending.",
