@@ -79,8 +79,8 @@ type ScenarioSpec struct {
 type BaseSet struct {
 	// Name is the name of the set. It is a DNS label.
 	Name string `json:"name,omitempty" jsonschema:"default=base" check:"set"`
-	// Count is the number of bases. If it is 0, the set is only defined, and bases can be added to it later. Default:
-	// 1, or 3 if the set is the only set of a sandbox.
+	// Count is the number of bases. If it is 0, the set is only defined, and bases can be added to it later. The only
+	// set of a sandbox has 3 bases by default.
 	Count *int `json:"count,omitempty" jsonschema:"minimum=0,maximum=20000,default=1"`
 	// BaseName is the name that each base reports. Pods can select bases by this name. Default: Name.
 	BaseName string `json:"baseName,omitempty"`

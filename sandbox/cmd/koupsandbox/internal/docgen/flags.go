@@ -93,7 +93,10 @@ func koupsandboxFlags(w *translations) ([]table, error) {
 			if slices.ContainsFunc(list, func(o flagRow) bool { return o.name == f.name && o.usage != f.usage }) {
 				key += " of " + f.commands[0]
 			}
-			field := fields[f.commands[0]+" "+f.name]
+			if fields[f.commands[0]+" "+f.name] != "" {
+				continue // the flags of base add have the names of the fields
+			}
+			field := ""
 			if g.settings {
 				field = fields[f.name]
 			}
