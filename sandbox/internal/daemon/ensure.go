@@ -103,7 +103,7 @@ func (d *Daemon) scaleSets(ctx context.Context, steps *progress.Steps, f *fleet.
 			continue
 		}
 		add := fleet.Set{Name: set.Name}
-		if setNamed(before, set.Name) == nil && !slices.Contains(f.OwnSets(), set.Name) {
+		if setNamed(before, set.Name) == nil {
 			add.Spec = set
 		}
 		err = d.scaleTo(ctx, steps, f, add, have, want)

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,17 +36,6 @@ func (f *Fleet) SetCounts() map[string]int {
 		counts[m.Set]++
 	}
 	return counts
-}
-
-// OwnSets returns the names of the fleet's own sets, including sets without bases.
-func (f *Fleet) OwnSets() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	names := make([]string, len(f.own))
-	for i, set := range f.own {
-		names[i] = cmp.Or(set.Name, defaultSet)
-	}
-	return names
 }
 
 // List returns all bases, oldest first.

@@ -197,9 +197,6 @@ func TestOwnSets(t *testing.T) {
 	if diff := cmp.Diff([]string{"web-1 web 1", "old-1 shop 1.0.0", "new-1 new 2", "new-2 new 2"}, got); diff != "" {
 		t.Errorf("bases (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"web", "old", "new"}, b.fleet.OwnSets()); diff != "" {
-		t.Errorf("own sets (-want +got):\n%s", diff)
-	}
 }
 
 // awaitReady blocks until a base and its preinstalled modules have started.
