@@ -6,6 +6,26 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
+func TestIsNodeLabel(t *testing.T) {
+	for key, want := range map[string]bool{
+		labels.BaseName:                      true,
+		labels.OlderBaseName:                 true,
+		labels.Component:                     true,
+		labels.Env:                           true,
+		"kubernetes.io/hostname":             true,
+		labels.RolePrefix + "base-1.example": true,
+		labels.OlderComponent:                false,
+		labels.Strategy:                      false,
+		labels.Holder:                        false, // an annotation
+		"node-role.example/base":             false,
+		"":                                   false,
+	} {
+		if got := labels.IsNodeLabel(key); got != want {
+			t.Errorf("IsNodeLabel(%q) = %t, want %t", key, got, want)
+		}
+	}
+}
+
 func TestValueAcceptsBothPrefixes(t *testing.T) {
 	for name, c := range map[string]struct {
 		labels map[string]string

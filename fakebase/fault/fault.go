@@ -18,7 +18,8 @@ const (
 	KindError Kind = "error"
 	// KindLatency delays the start of a command by Delay, or until the fault is cleared.
 	KindLatency Kind = "latency"
-	// KindHang makes a command hang until the base process ends. The command keeps its lock.
+	// KindHang makes a command hang until the base process ends, even if the fault is cleared. The command keeps its
+	// lock.
 	KindHang Kind = "hang"
 	// KindCrash ends the base process during a matching command, or Delay after the fault is set if Match is empty. If
 	// Count is more than 1, it also ends each restarted process after Delay.

@@ -31,6 +31,7 @@ func TestValidateReportsAllErrors(t *testing.T) {
 		{"missing delay", `{"kind":"latency"}`, errRequired, []string{"delay:|latency"}},
 		{"missing skew", `{"kind":"clockSkew"}`, errRequired, []string{"skew:"}},
 		{"negative count", `{"kind":"hang","count":-1}`, errNegative, []string{"count -1"}},
+		{"negative skip", `{"kind":"hang","skip":-2}`, errNegative, []string{"skip -2"}},
 		{"out of range", `{"kind":"hang","probability":1.5,"for":"-1s"}`, errNegative,
 			[]string{"probability 1.5|0 and 1", "for, period"}},
 		{"unknown command",

@@ -71,8 +71,6 @@ type Set[F any] struct {
 	Mutex sync.Locker
 	// Seed is the random seed for faults that have no seed.
 	Seed uint64
-	// AfterFunc starts the timer of a fault. Default: time.AfterFunc.
-	AfterFunc func(time.Duration, func()) (stop func())
 	// OnTriggered is called when a fault is triggered. OnEnded is called when a fault ends.
 	OnTriggered, OnEnded func(*Active[F])
 	// OnExpired is called without the mutex when the duration of a fault has passed.
@@ -106,17 +104,10 @@ func (s *Set[F]) Add(r Rule, f F) (*Active[F], error) {
 	s.all = append(s.all, a)
 	s.inEffect.Add(1)
 	if r.For > 0 {
-		a.stopTimer = s.after(r.For, func() { s.expire(a) })
+		timer := time.AfterFunc(r.For, func() { s.expire(a) })
+		a.stopTimer = func() { timer.Stop() }
 	}
 	return a, nil
-}
-
-func (s *Set[F]) after(d time.Duration, f func()) (stop func()) {
-	if s.AfterFunc != nil {
-		return s.AfterFunc(d, f)
-	}
-	timer := time.AfterFunc(d, f)
-	return func() { timer.Stop() }
 }
 
 func (s *Set[F]) expire(a *Active[F]) {

@@ -1,6 +1,7 @@
 package fault_test
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -79,4 +80,61 @@ func TestSet(t *testing.T) {
 			t.Errorf("calls (-want +got):\n%s", d)
 		}
 	})
+}
+
+// TestProbability checks that a fault is triggered by about the given share of its matches, and that its seed
+// determines which matches trigger it.
+func TestProbability(t *testing.T) {
+	const matches = 1000
+	triggers := func(probability float64, seed uint64) (all []bool, n int) {
+		var s fault.Set[string]
+		a, err := s.Add(fault.Rule{Probability: probability, Seed: seed}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range matches {
+			trigger := a.ShouldTrigger()
+			all = append(all, trigger)
+			if trigger {
+				n++
+				s.RecordTrigger(a)
+			}
+		}
+		return all, n
+	}
+	for _, tt := range []struct {
+		probability float64
+		min, max    int
+	}{{0, matches, matches}, {0.001, 0, 20}, {0.25, 200, 300}, {1, matches, matches}} {
+		if _, n := triggers(tt.probability, 7); n < tt.min || n > tt.max {
+			t.Errorf("probability %v: %d of %d matches trigger the fault, want %d to %d", tt.probability, n, matches,
+				tt.min, tt.max)
+		}
+	}
+	first, _ := triggers(0.5, 7)
+	again, _ := triggers(0.5, 7)
+	other, _ := triggers(0.5, 8)
+	if !slices.Equal(first, again) || slices.Equal(first, other) {
+		t.Errorf("same triggers with the same seed: %t, with another seed: %t; want true, false",
+			slices.Equal(first, again), slices.Equal(first, other))
+	}
+}
+
+// TestCancelTrigger checks that a canceled trigger does not count, and that a trigger counts before it is recorded.
+func TestCancelTrigger(t *testing.T) {
+	var s fault.Set[string]
+	a, err := s.Add(fault.Rule{Count: 1}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	triggered := []bool{a.ShouldTrigger(), a.ShouldTrigger()}
+	a.CancelTrigger()
+	triggered = append(triggered, a.ShouldTrigger(), a.ShouldTrigger())
+	if d := cmp.Diff([]bool{true, false, true, false}, triggered); d != "" || a.Triggered != 0 || a.Ended != "" {
+		t.Errorf("triggered (-want +got):\n%s\nTriggered = %d, Ended = %q; want 0 and none", d, a.Triggered, a.Ended)
+	}
+	s.RecordTrigger(a)
+	if a.Triggered != 1 || a.Ended != fault.UsedUp {
+		t.Errorf("Triggered = %d, Ended = %q; want 1, %q", a.Triggered, a.Ended, fault.UsedUp)
+	}
 }

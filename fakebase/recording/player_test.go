@@ -2,12 +2,15 @@ package recording_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,6 +122,118 @@ func TestPlayOverHTTP(t *testing.T) {
 	}
 }
 
+// hookedConn is a connection that calls functions after Write and Close.
+type hookedConn struct {
+	net.Conn
+	written, closed func()
+}
+
+func (c hookedConn) Write(b []byte) (int, error) {
+	defer c.written()
+	return c.Conn.Write(b)
+}
+
+func (c hookedConn) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
+}
+
+// TestPlayErrors checks that Play returns an error if it cannot send a request, or if ctx ends before the expected
+// response.
+func TestPlayErrors(t *testing.T) {
+	errUnreachable := errors.New("unreachable")
+	hook := func(p *recording.Player, written, closed func()) {
+		dial := p.Dial
+		p.Dial = func(ctx context.Context) (net.Conn, error) {
+			conn, err := dial(ctx)
+			return hookedConn{conn, written, closed}, err
+		}
+	}
+	withBroker := func(p *recording.Player, inlineClient bool) {
+		p.Tunnel = recording.MQTT
+		p.Broker = mqtt.New(&mqtt.Options{InlineClient: inlineClient, Logger: slog.New(slog.DiscardHandler)})
+	}
+	web := func(url string, err error) func(context.Context) (string, error) {
+		return func(context.Context) (string, error) { return url, err }
+	}
+	none := func() {}
+	for name, tt := range map[string]struct {
+		exchange recording.Exchange
+		prepare  func(p *recording.Player, cancel func())
+		cause    error  // nil: any error
+		want     string // part of the error
+	}{
+		"base unreachable": {recording.Exchange{Command: "help", Body: "{}"}, func(p *recording.Player, _ func()) {
+			p.Dial = func(context.Context) (net.Conn, error) { return nil, errUnreachable }
+		}, errUnreachable, "exchange 1 (help {}): unreachable"},
+		"no response": {recording.Exchange{Command: "noAnswer"}, func(p *recording.Player, cancel func()) {
+			hook(p, cancel, none)
+		}, context.Canceled, "exchange 1 (noAnswer ): "},
+		"Await not fulfilled": {recording.Exchange{Command: "help", Await: "never"},
+			func(p *recording.Player, cancel func()) { hook(p, none, cancel) },
+			context.Canceled, `waiting for "never" in HTTP/1.1 200 OK`},
+		"Until not fulfilled": {recording.Exchange{Command: "help", Until: "never"},
+			func(p *recording.Player, cancel func()) { hook(p, none, cancel) },
+			context.Canceled, "exchange 1 (help ): "},
+		"no web server": {recording.Exchange{Web: "/page"},
+			func(p *recording.Player, _ func()) { p.Web = web("", errUnreachable) },
+			errUnreachable, "exchange 1 (/page ): "},
+		"invalid web URL": {recording.Exchange{Web: "/page"},
+			func(p *recording.Player, _ func()) { p.Web = web("http://base:port", nil) }, nil, "invalid port"},
+		"failed web request": {recording.Exchange{Web: "/page"},
+			func(p *recording.Player, _ func()) { p.Web = web("ftp://base", nil) }, nil, "unsupported protocol"},
+		"broker without an inline client": {recording.Exchange{Command: "help"},
+			func(p *recording.Player, _ func()) { withBroker(p, false) },
+			mqtt.ErrInlineClientNotEnabled, "exchange 1 (help ): "},
+		"no MQTT response": {recording.Exchange{Command: "help"}, func(p *recording.Player, cancel func()) {
+			withBroker(p, true)
+			cancel()
+		}, context.Canceled, "waiting for a response"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := newPlayer(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			tt.prepare(p, cancel)
+			got, err := p.Play(ctx, []recording.Exchange{tt.exchange})
+			if err == nil || tt.cause != nil && !errors.Is(err, tt.cause) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Play() = %v, %v; want the error %v with the text %q", got, err, tt.cause, tt.want)
+			}
+		})
+	}
+}
+
+// TestPlayGateErrors checks that Play returns an error if it cannot remove or create the gate file of waiting
+// modules.
+func TestPlayGateErrors(t *testing.T) {
+	for name, tt := range map[string]struct {
+		prepare func(dir string) error
+		want    string
+	}{
+		"file cannot be removed": {func(dir string) error { return os.MkdirAll(filepath.Join(dir, "go", "x"), 0o700) },
+			"remove "},
+		"file cannot be created": {os.RemoveAll, "exchange 1 (help ): open "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := newPlayer(t)
+			dir := filepath.Join(t.TempDir(), "modules")
+			if err := errors.Join(os.Mkdir(dir, 0o700), tt.prepare(dir)); err != nil {
+				t.Fatal(err)
+			}
+			fixtures, err := recording.OpenFixtures(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(fixtures.Close)
+			p.Fixtures = fixtures
+			_, err = p.Play(t.Context(), []recording.Exchange{{Command: "help", Release: true}})
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want+filepath.Join(dir, "go")) {
+				t.Errorf("Play() = %v, want the error %q of the gate file", err, tt.want)
+			}
+		})
+	}
+}
+
 func TestPlayOverMQTT(t *testing.T) {
 	p, b := newPlayer(t)
 	p.Tunnel = recording.MQTT
@@ -167,5 +282,46 @@ func TestPlayPhases(t *testing.T) {
 	}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("result (-want +got):\n%s", d)
+	}
+}
+
+// environment is an Environment whose methods call the fields.
+type environment struct {
+	apply, ready func() error
+}
+
+func (e environment) Apply(context.Context, recording.Event) error { return e.apply() }
+func (e environment) Ready(context.Context) error                  { return e.ready() }
+func (environment) Listens() bool                                  { return true }
+
+// TestPlayPhasesErrors checks that PlayPhases returns an error with the number and the event of the phase that failed.
+func TestPlayPhasesErrors(t *testing.T) {
+	errFailed := errors.New("failed")
+	for name, tt := range map[string]struct {
+		apply func(b *base, cancel func()) error
+		ready error
+		phase recording.Phase
+		want  error
+	}{
+		"event failed": {func(*base, func()) error { return errFailed }, nil,
+			recording.Phase{Event: recording.Kill}, errFailed},
+		"base not ready": {func(b *base, _ func()) error { return b.Apply(t.Context(), recording.Start) }, errFailed,
+			recording.Phase{Event: recording.Start}, errFailed},
+		"no heartbeat until ctx ends": {func(_ *base, cancel func()) error { cancel(); return nil }, nil,
+			recording.Phase{Event: recording.Start, Seconds: 3600}, context.Canceled},
+		"phase not over until ctx ends": {func(_ *base, cancel func()) error { cancel(); return nil }, nil,
+			recording.Phase{Event: recording.BrokerStops, Seconds: 3600}, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, b := newPlayer(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			env := environment{func() error { return tt.apply(b, cancel) }, func() error { return tt.ready }}
+			played, err := p.PlayPhases(ctx, env, []recording.Phase{tt.phase})
+			if want := "phase 1 (" + string(tt.phase.Event) + "): " + tt.want.Error(); !errors.Is(err, tt.want) ||
+				err.Error() != want || played != nil {
+				t.Errorf("PlayPhases() = %v, %v; want the error %q", played, err, want)
+			}
+		})
 	}
 }

@@ -29,6 +29,7 @@ type fixture struct {
 	client   *fake.Clientset
 	resolver *Resolver
 	changed  chan types.NamespacedName
+	stop     context.CancelFunc // ends Run
 }
 
 func runTest(t *testing.T, test func(*fixture)) {
@@ -37,6 +38,7 @@ func runTest(t *testing.T, test func(*fixture)) {
 		w.resolver = New(Options{Client: w.client, Changed: func(name types.NamespacedName) { w.changed <- name },
 			Logger: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
+		w.stop = cancel
 		ended := make(chan struct{})
 		go func() { defer close(ended); w.resolver.Run(ctx) }()
 		test(w)
@@ -231,6 +233,47 @@ func TestMaxConfigMaps(t *testing.T) {
 		w.wantValue("least recently used", "0", "biz1", "pending")
 		if n := w.resolver.cache.Len(); n != maxConfigMaps {
 			t.Errorf("%d ConfigMaps in the cache, want %d", n, maxConfigMaps)
+		}
+	})
+}
+
+// TestEvictionDuringRead checks that the result of a read is discarded if the ConfigMap is evicted from the cache
+// during the read.
+func TestEvictionDuringRead(t *testing.T) {
+	runTest(t, func(w *fixture) {
+		w.resolver.o.Changed = func(types.NamespacedName) {}
+		w.applyConfigMap("evicted", "1.0.0")
+		reads := 0 // the fake client calls one reactor at a time
+		w.client.PrependReactor("get", "configmaps", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if a.(clienttesting.GetAction).GetName() != "evicted" {
+				return false, nil, nil
+			}
+			reads++
+			for i := range maxConfigMaps {
+				w.wantValue("during the read", fmt.Sprint(i), "biz1", "pending")
+			}
+			return false, nil, nil
+		})
+		w.wantValue("before the read", "evicted", "biz1", "pending")
+		advance(time.Second)
+		if e := w.resolver.cached(configMapName("evicted")); e != nil || reads != 1 {
+			t.Errorf("after %d reads, the evicted ConfigMap is cached: %t; want 1 read, not cached", reads, e != nil)
+		}
+	})
+}
+
+// TestStopDuringRead checks that the Resolver does not report a read that fails because Run ends.
+func TestStopDuringRead(t *testing.T) {
+	runTest(t, func(w *fixture) {
+		w.client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			w.stop()
+			return true, nil, context.Canceled
+		})
+		w.wantValue("before the read", "versions", "biz1", "pending")
+		synctest.Wait()
+		w.wantValue("after the end of Run", "versions", "biz1", "pending")
+		if n := w.takeReads(); n != 1 || len(w.changed) != 0 {
+			t.Errorf("%d reads, Changed was called %d times; want 1 read, 0 calls", n, len(w.changed))
 		}
 	})
 }

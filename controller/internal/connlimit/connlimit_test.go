@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
+	"syscall"
 	"testing"
 	"time"
 
@@ -115,6 +117,22 @@ func TestListenerClosesOldestConnection(t *testing.T) {
 	}
 	if open(all) != 10 || open(all[90:]) != 10 {
 		t.Errorf("%d connections are open, %d of them the newest; want 10", open(all), open(all[90:]))
+	}
+}
+
+// TestConnectionsAreLimitedByOpenFiles checks that the limit is between 1 and a third of the maximum number of open
+// files.
+func TestConnectionsAreLimitedByOpenFiles(t *testing.T) {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	third := int(files.Cur / 3)
+	for limit, want := range map[int]int{0: 1, 1: 1, third: third, third + 1: third, math.MaxInt: third} {
+		h := newAcceptor(t, limit)
+		if got := h.l.(*limitListener).limits.Connections; got != want {
+			t.Errorf("limit %d: at most %d connections, want %d", limit, got, want)
+		}
 	}
 }
 
@@ -276,4 +294,41 @@ func TestServe(t *testing.T) {
 	if err := Serve(t.Context(), &http.Server{ReadHeaderTimeout: time.Minute}, l, 0); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("served on a closed listener: %v", err)
 	}
+}
+
+// TestServeClosesRemainingConnections checks that Serve closes the connection of a request that has not ended within
+// the wait time.
+func TestServeClosesRemainingConnections(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+		close(ended)
+	}), ReadHeaderTimeout: time.Minute}
+	t.Cleanup(func() { _ = server.Close() })
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, server, l, 0) }()
+
+	requestCtx, giveUp := context.WithTimeout(t.Context(), 10*time.Second)
+	defer giveUp()
+	request, err := http.NewRequestWithContext(requestCtx, http.MethodGet, "http://"+l.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err == nil {
+		_ = response.Body.Close()
+		t.Errorf("status = %d, want a closed connection", response.StatusCode)
+	} else if requestCtx.Err() != nil {
+		t.Errorf("the connection is still open: %v", err)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	<-ended
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,12 +19,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/errcode"
+	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
 // world is a fake API server with controllers in a synctest bubble. Time advances only while all goroutines wait.
@@ -38,6 +42,7 @@ type world struct {
 
 	mu      sync.Mutex
 	changes []string
+	pods    map[string][]*corev1.Pod // by Node name
 }
 
 // inBubble runs a test in a new synctest bubble, and stops everything that the test started.
@@ -76,14 +81,16 @@ func (w *world) scale(action clienttesting.Action) (bool, runtime.Object, error)
 	return true, d, w.client.Tracker().Update(deployments, d, d.Namespace)
 }
 
-// start starts a controller, and returns a function that stops it.
-func (w *world) start(identity string) (stop func()) {
-	ctx, cancel := context.WithCancel(w.ctx)
-	factory := informers.NewSharedInformerFactory(w.client, 0)
-	c := New(Options{
+// options returns the options of a controller that uses the informers of a factory.
+func (w *world) options(identity string, factory informers.SharedInformerFactory) Options {
+	return Options{
 		Client: w.client, Deployments: factory.Apps().V1().Deployments(), Nodes: factory.Core().V1().Nodes(),
 		Env: "dev", Identity: identity, Logger: slog.New(slog.DiscardHandler), Grace: time.Minute,
-		Pods: func(string) []*corev1.Pod { return nil },
+		Pods: func(nodeName string) []*corev1.Pod {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.pods[nodeName]
+		},
 		Changed: func(change ReplicaChange) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -93,7 +100,14 @@ func (w *world) start(identity string) (stop func()) {
 			}
 			w.changes = append(w.changes, line)
 		},
-	})
+	}
+}
+
+// start starts a controller, and returns a function that stops it.
+func (w *world) start(identity string) (stop func()) {
+	ctx, cancel := context.WithCancel(w.ctx)
+	factory := informers.NewSharedInformerFactory(w.client, 0)
+	c := New(w.options(identity, factory))
 	result := make(chan error, 1)
 	go func() { result <- c.Start(ctx) }()
 	synctest.Wait()
@@ -126,6 +140,13 @@ func (w *world) expect(when string, want ...string) {
 		w.t.Errorf("changes %s (-want +got):\n%s", when, diff)
 	}
 	w.changes = nil
+}
+
+// setPods sets the Pods on a Node.
+func (w *world) setPods(nodeName string, pods ...*corev1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pods = map[string][]*corev1.Pod{nodeName: pods}
 }
 
 func (w *world) replicas(name string) int32 {
@@ -246,6 +267,128 @@ func TestReplicasFollowBases(t *testing.T) {
 			t.Errorf("replicas in the API: %v", got)
 		}
 	})
+}
+
+// TestCordonedBaseKeepsItsReplica checks that a cordoned base counts until its Pod of the Deployment is deleted.
+func TestCordonedBaseKeepsItsReplica(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := peerDeployment("peer")
+		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "peer"}}
+		d.Spec.Template.Labels = map[string]string{"app": "peer"}
+		w.create(d)
+		pod := &corev1.Pod{ObjectMeta: *d.Spec.Template.ObjectMeta.DeepCopy(), Spec: d.Spec.Template.Spec}
+		pod.Namespace = d.Namespace
+		w.setPods("base-0", pod)
+		w.addBases(0, 3)
+		w.start("one")
+		w.react()
+		w.expect("at the start", "one: default/peer 1 -> 3")
+
+		for _, name := range []string{"base-0", "base-1"} {
+			cordoned := base(name, corev1.ConditionTrue, time.Now())
+			cordoned.Spec.Unschedulable = true
+			w.updateBase(cordoned)
+		}
+		w.pass(time.Minute)
+		w.expect("after two bases were cordoned, one of them with a Pod", "one: default/peer 3 -> 2")
+
+		w.setPods("base-0")
+		w.pass(recheckCordoned)
+		w.expect("after the Pod was deleted", "one: default/peer 2 -> 1")
+	})
+}
+
+// TestReplicasControlStopsPendingReduction checks that the controller does not reduce the replicas at the end of the
+// grace period if a user has set replicas-control in the meantime.
+func TestReplicasControlStopsPendingReduction(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.create(peerDeployment("peer"))
+		w.addBases(0, 2)
+		w.start("one")
+		w.react()
+		w.expect("at the start", "one: default/peer 1 -> 2")
+
+		w.updateBase(base("base-0", corev1.ConditionUnknown, time.Now()))
+		w.react()
+		w.update("peer", func(d *appsv1.Deployment) {
+			d.Labels["virtual-kubelet.koupleless.io/replicas-control"] = "true"
+		})
+		w.pass(2 * time.Minute)
+		w.expect("with replicas-control")
+
+		w.update("peer", func(d *appsv1.Deployment) {
+			delete(d.Labels, "virtual-kubelet.koupleless.io/replicas-control")
+		})
+		w.react()
+		w.expect("without replicas-control", "one: default/peer 2 -> 1")
+	})
+}
+
+// TestDeletedDeployment checks that the controller does not retry a deleted Deployment, and forgets the time of its
+// last patch.
+func TestDeletedDeployment(t *testing.T) {
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	key := types.NamespacedName{Namespace: "default", Name: "deleted"}
+	l := &term{o: Options{Deployments: factory.Apps().V1().Deployments()},
+		patched: map[types.NamespacedName]time.Time{key: time.Now()}}
+	if again, err := l.reconcile(t.Context(), key); again != 0 || err != nil || len(l.patched) != 0 {
+		t.Errorf("reconcile() = %v, %v; %d patches are remembered, want 0, nil and no patches", again, err,
+			len(l.patched))
+	}
+}
+
+// TestNodeChanges checks which changes of Nodes cause a new count of the bases.
+func TestNodeChanges(t *testing.T) {
+	now := time.Now()
+	ready := base("a", corev1.ConditionTrue, now)
+	changed := func(change func(*corev1.Node)) *corev1.Node {
+		node := ready.DeepCopy()
+		change(node)
+		return node
+	}
+	worker := changed(func(node *corev1.Node) { node.Labels = nil })
+	for name, tt := range map[string]struct {
+		before, after any
+		want          bool
+	}{
+		"base added":   {nil, ready, true},
+		"base deleted": {ready, nil, true},
+		"base deleted while the watch was interrupted": {cache.DeletedFinalStateUnknown{Key: "a", Obj: ready}, nil,
+			true},
+		"worker added":        {nil, worker, false},
+		"worker deleted":      {worker, nil, false},
+		"worker becomes base": {worker, ready, true},
+		"base becomes worker": {ready, worker, true},
+		"heartbeat": {ready, changed(func(node *corev1.Node) {
+			node.Annotations = map[string]string{"heartbeat": "1"}
+			node.Status.Conditions[1].LastHeartbeatTime = metav1.NewTime(now.Add(time.Minute))
+		}), false},
+		"not Ready": {ready, changed(func(node *corev1.Node) {
+			node.Status.Conditions[1].Status = corev1.ConditionUnknown
+		}), true},
+		"cordoned": {ready, changed(func(node *corev1.Node) { node.Spec.Unschedulable = true }), true},
+		"terminating": {ready, changed(func(node *corev1.Node) {
+			node.DeletionTimestamp = &metav1.Time{Time: now}
+		}), true},
+		"label":   {ready, changed(func(node *corev1.Node) { node.Labels["zone"] = "a" }), true},
+		"taint":   {ready, changed(func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{{Key: "k"}} }), true},
+		"no Node": {nil, &corev1.Pod{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &term{queue: work.New(work.Options[types.NamespacedName]{MaxDelay: lastPause})}
+				l.nodeChanged(tt.before, tt.after)
+				<-time.After(debounce)
+				synctest.Wait()
+				if got := l.queue.Len() == 1; got != tt.want {
+					t.Errorf("queued = %t, want %t", got, tt.want)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				l.queue.Run(ctx) // stops the queue
+			})
+		})
+	}
 }
 
 func TestManyBasesCauseFewPatches(t *testing.T) {
@@ -379,4 +522,57 @@ func TestFailedPatchIsReportedAndRepeated(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStartErrors checks that Start returns an error if the controller cannot compete for the leadership or watch the
+// Nodes.
+func TestStartErrors(t *testing.T) {
+	for name, tt := range map[string]struct {
+		identity      string
+		stopInformers bool
+		want          string
+	}{
+		"no identity":       {"", false, "leader election for peer Deployments: Lock identity is empty"},
+		"stopped informers": {"one", true, "leader election for peer Deployments: watching Nodes: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				factory := informers.NewSharedInformerFactory(w.client, 0)
+				o := w.options(tt.identity, factory)
+				o.Deployments.Informer()
+				o.Nodes.Informer()
+				ctx, stopInformers := context.WithCancel(w.ctx)
+				defer factory.Shutdown()
+				defer stopInformers()
+				factory.Start(ctx.Done())
+				factory.WaitForCacheSync(ctx.Done())
+				if tt.stopInformers {
+					stopInformers()
+					factory.Shutdown()
+				}
+				if err := New(o).Start(w.ctx); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+					t.Errorf("Start() = %v, want the error %q", err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestStopBeforeSync checks that a controller that is stopped before its informers have synced does not compete for
+// the leadership, and returns no error.
+func TestStopBeforeSync(t *testing.T) {
+	inBubble(t, func(w *world) {
+		ctx, cancel := context.WithCancel(w.ctx)
+		result := make(chan error, 1)
+		o := w.options("one", informers.NewSharedInformerFactory(w.client, 0))
+		go func() { result <- New(o).Start(ctx) }()
+		w.react()
+		cancel()
+		if err := <-result; err != nil {
+			t.Errorf("Start() = %v, want nil", err)
+		}
+		if actions := w.client.Actions(); len(actions) > 0 {
+			t.Errorf("requests: %v, want none", actions)
+		}
+	})
 }

@@ -28,14 +28,31 @@ var unreported = []errcode.Code{
 	errcode.OtherUpstreamEmptyIPList,
 }
 
-// errorCodes returns the tables of error codes. A code that several components use is only in the first table. The
-// Chinese texts come from the code, not from translations.
+// inPodStatus are the codes in the first table of the page, which is not generated.
+var inPodStatus = []errcode.Code{
+	errcode.OtherUpstreamInvalidParameter,
+	errcode.ArkletInstallModuleFailed,
+	errcode.ArkletInstallModuleTimedOut,
+	errcode.UserInstallModuleFailed,
+	errcode.UserDiskFull,
+	errcode.ArkletUninstallBizFailed,
+	errcode.ArkletUninstallBizTimedOut,
+	errcode.ModuleControllerBaseInstanceNotReady,
+	errcode.ModuleControllerRetryTimesExceeded,
+}
+
+// errorCodes returns the tables of error codes. The table of arklet is complete, because its codes are also the codes
+// of faults. The other tables omit the codes in earlier tables. The Chinese texts come from the code, not from
+// translations.
 func errorCodes(*translations) ([]table, error) {
 	var tables []table
 	var of errcode.Component
 	listed := map[errcode.Code]bool{}
+	for _, code := range inPodStatus {
+		listed[code] = true
+	}
 	for _, info := range errcode.All() {
-		if listed[info.Code] || slices.Contains(unreported, info.Code) {
+		if listed[info.Code] && info.Component != errcode.Arklet || slices.Contains(unreported, info.Code) {
 			continue
 		}
 		listed[info.Code] = true
