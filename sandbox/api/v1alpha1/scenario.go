@@ -79,8 +79,8 @@ type ScenarioSpec struct {
 type BaseSet struct {
 	// Name is the name of the set. It is a DNS label.
 	Name string `json:"name,omitempty" jsonschema:"default=base" check:"set"`
-	// Count is the number of bases. If it is 0, the set is only defined, and bases can be added to it later. The only
-	// set of a sandbox has 3 bases by default.
+	// Count is the number of bases. With 0, bases can be added to the set later. The only set of a sandbox has 3 bases
+	// by default.
 	Count *int `json:"count,omitempty" jsonschema:"minimum=0,maximum=20000,default=1"`
 	// BaseName is the name that each base reports. Pods can select bases by this name. Default: Name.
 	BaseName string `json:"baseName,omitempty"`
@@ -101,9 +101,9 @@ type BaseSet struct {
 	// Env is the environment of the bases. The sandbox's controller ignores bases of other environments. Only
 	// scenarios can set it. Default: the environment of the sandbox.
 	Env string `json:"env,omitempty" check:"label"`
-	// Tunnel is the type of the tunnel between the bases and the controller: mqtt or http.
+	// Tunnel is the type of the tunnel between the bases and the controller.
 	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http,default=mqtt"`
-	// Runtime selects where the bases run: process or cluster. Default: the runtime of the sandbox.
+	// Runtime selects where the bases run. Default: the runtime of the sandbox.
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=cluster"`
 	// Activation selects which installed versions of a module are active: the newest (newModule), the first (default)
 	// or all (multi).
@@ -168,7 +168,7 @@ type Health struct {
 	SilenceBeforeUninstall *metav1.Duration `json:"silenceBeforeUninstall,omitempty" jsonschema:"default=0s" check:"notNegative"`
 	// Expose lists the exposed endpoints: health and info. Default: both.
 	Expose []string `json:"expose,omitempty" check:"endpoint"`
-	// Show selects the visible parts of /actuator/health: the status, also the components, or also their details.
+	// Show selects the visible parts of /actuator/health.
 	Show HealthDetail `json:"show,omitempty" jsonschema:"enum=status,enum=components,enum=details,default=details"`
 }
 
@@ -277,7 +277,7 @@ type Step struct {
 // Action is the action of a step. Exactly one field is set.
 type Action struct {
 	// Apply creates or updates objects, from a file or a resource, like kubectl apply --server-side. Module Pods are
-	// bound to the bases of the run. Refused is a substring of the error that is expected from the API server.
+	// bound to the bases of the run.
 	Apply *Apply `json:"apply,omitempty" jsonschema:"oneof_required=apply"`
 	// Patch changes an object, like kubectl patch.
 	Patch *Patch `json:"patch,omitempty" jsonschema:"oneof_required=patch"`
@@ -286,17 +286,15 @@ type Action struct {
 	Delete *Delete `json:"delete,omitempty" jsonschema:"oneof_required=delete"`
 	// Scale sets the number of replicas of a workload.
 	Scale *Scale `json:"scale,omitempty" jsonschema:"oneof_required=scale"`
-	// Release releases a version of a module. It sets the image and BIZ_VERSION of the container. If BIZ_VERSION
-	// refers to a label or an annotation, it sets the label or the annotation instead of BIZ_VERSION. It fails if the
-	// module already has this version.
+	// Release releases a version of a module. It sets the image of the container, and BIZ_VERSION or the label or
+	// annotation to which BIZ_VERSION refers. It fails if the module already has this version.
 	Release *Release `json:"release,omitempty" jsonschema:"oneof_required=release"`
 	// Rollback returns a workload to an earlier revision, like kubectl rollout undo.
 	Rollback *Rollback `json:"rollback,omitempty" jsonschema:"oneof_required=rollback"`
-	// Base adds, removes, restarts or upgrades bases, or cordons, drains or uncordons their Nodes. An upgrade
-	// replaces the bases of a set with bases of another version, in batches.
+	// Base adds, removes, restarts or upgrades bases, or cordons, drains or uncordons their Nodes.
 	Base *BaseAction `json:"base,omitempty" jsonschema:"oneof_required=base"`
-	// Fault sets, clears or awaits faults of bases, of the connections between controllers and the Kubernetes API, or
-	// of broker connections. A fault that was never triggered fails the run, unless its mayNotFire is true.
+	// Fault sets, clears or awaits faults of bases, API connections or broker connections. A fault that was never
+	// triggered fails the run, unless its mayNotFire is true.
 	Fault *FaultAction `json:"fault,omitempty" jsonschema:"oneof_required=fault"`
 	// Controller, Broker, APIServer, ControllerManager and Scheduler each kill, pause, resume, restart or start the
 	// component with this name.

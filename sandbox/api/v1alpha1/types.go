@@ -63,18 +63,17 @@ type Spec struct {
 	Provider Provider `json:"provider,omitempty" jsonschema:"enum=auto,enum=embedded,enum=kind,enum=existing,default=auto"`
 	// Kind configures the kind cluster (provider kind). With other providers, only engine may be set.
 	Kind KindCluster `json:"kind,omitzero"`
-	// Cluster selects the existing cluster (provider existing). With other providers, it must be empty.
+	// Cluster selects the existing cluster. Requires the provider existing.
 	Cluster Cluster `json:"cluster,omitzero"`
-	// API configures the Kubernetes API server (provider embedded). With other providers, it must be empty.
+	// API configures the Kubernetes API server. Requires the provider embedded.
 	API API `json:"api,omitzero"`
 	// Speed is the time scale. It divides all timeouts and intervals of controllers, bases, faults and the node
-	// lifecycle, so that long outages can be tested in seconds. Values above 1 require the provider embedded.
-	// Default: 1.
+	// lifecycle. Values above 1 require the provider embedded. Default: 1.
 	Speed int `json:"speed,omitempty" jsonschema:"minimum=1,maximum=20"`
 	// Durable makes etcd sync each write to disk, so that the data survives a crash of the machine. Default: false.
 	Durable bool `json:"durable,omitempty"`
-	// Env is the environment of the controllers and the bases, a DNS label. MQTT topics and Node labels contain it.
-	// Default: dev; with an external broker or an existing cluster, a generated name.
+	// Env is the environment of the controllers and the bases, a DNS label. Default: dev; with an external broker or an
+	// existing cluster, a generated name.
 	Env string `json:"env,omitempty" check:"label"`
 	// Bases lists the sets of simulated bases. Default: one set of 3 bases with the name base.
 	Bases []BaseSet `json:"bases,omitempty"`
@@ -132,8 +131,7 @@ type API struct {
 
 // Fleet configures where the simulated bases run.
 type Fleet struct {
-	// Runtime selects where the bases run: in the sandbox process (process), or in Pods (cluster). A set of bases can
-	// select another runtime.
+	// Runtime selects where the bases run: in the sandbox process (process), or in Pods (cluster).
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=cluster,default=process"`
 	// PerPod is the number of bases in one Pod. With 1, each base has the IP address of its Pod, and Services reach
 	// it. Requires the runtime cluster. Default: 500.
@@ -230,11 +228,10 @@ type Controller struct {
 	Image string `json:"image,omitempty"`
 	// Replicas is the number of controllers that share the bases.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"`
-	// Env lists environment variables for the controller, in addition to the variables that the sandbox sets. Default:
-	// none.
+	// Env lists environment variables for the controller. Default: none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
 	// APIView enables the API proxy between local controllers and the API server, which faults of the target api
-	// require. A scenario with such faults enables the proxy, which restarts the controllers. Default: false.
+	// require. Default: false.
 	APIView bool `json:"apiView,omitempty"`
 
 	// Command is the binary of a custom controller and its first arguments. The sandbox starts it on this machine for
@@ -242,10 +239,10 @@ type Controller struct {
 	// lists the values. Default: none; the bundled controller is used.
 	Command []string `json:"command,omitempty" jsonschema:"minItems=1"`
 	// Args lists the arguments after Command. An argument is omitted if its template evaluates to an empty string.
-	// Requires Command. Default: none.
+	// Default: none.
 	Args []string `json:"args,omitempty"`
-	// WorkingDir is the working directory of Command, relative to the directory of the configuration file. Requires
-	// Command. Default: the directory of the configuration file.
+	// WorkingDir is the working directory of Command, relative to the directory of the configuration file. Default: the
+	// directory of the configuration file.
 	WorkingDir string `json:"workingDir,omitempty"`
 	// Files maps file names to content. The sandbox writes the files into the directory {{.Files}} of each replica.
 	// Requires Command. Default: none.

@@ -195,8 +195,7 @@ func (s *settings) flags() []cli.Flag {
 				"such an address"),
 		intFlag(&o.MaxBases, "max-bases", base.DefaultMaxBases, 1, unlimited, "maximum `number` of bases"),
 		intFlag(&o.MaxBasesPerAddress, "max-bases-per-address", base.DefaultMaxPerAddress, 1, unlimited,
-			"maximum `number` of bases that send heartbeats over HTTP from the same address, such as the address of "+
-				"a proxy"),
+			"maximum `number` of bases that send heartbeats over HTTP from the same address"),
 		deployments,
 		boolFlag(&o.ModuleView, "enable-module-view", "maintain Module objects, which kubectl get module shows"),
 		boolFlag(&s.kubeletEnabled, "kubelet", "serve kubectl logs and kubectl exec for module Pods"),
@@ -211,16 +210,15 @@ func (s *settings) flags() []cli.Flag {
 		stringFlag(&s.kubelet.ClientCAFile, "kubelet-client-ca", "",
 			"`file` with the CA certificate that verifies the client certificate of the API server"),
 		stringFlag(&s.hooks, "report-hooks", "",
-			"webhook `URLs` of DingTalk robots that receive failure reports, separated by semicolons; append #SECRET "+
-				"to the URL of a robot that requires signed messages"),
+			"webhook `URLs` of DingTalk robots for failure reports, separated by semicolons; append #SECRET for "+
+				"signed messages"),
 		boolFlag(&s.hooksHTTP, "report-hooks-allow-http",
 			"allow http URLs in report-hooks; their tokens are sent without encryption"),
 		stringFlag(&o.FailedPods, "failed-pods", "unowned",
 			"`set` of Pods whose phase becomes Failed when a newer version of their module is active: unowned (Pods without a "+
 				"controller), never or always"),
 		boolFlag(&o.KeepSameVersion, "keep-same-version",
-			"do not replace a module whose image changes while BIZ_VERSION stays the same, because the base has no "+
-				"active version during the replacement"),
+			"do not replace a module whose image changes while BIZ_VERSION stays the same"),
 		boolFlag(&o.LeavePodTolerations, "leave-pod-tolerations",
 			"do not change the tolerations of module Pods; by default, the controller adds the toleration of this "+
 				"environment, and removes the default time limit on unreachable Nodes"),

@@ -47,7 +47,7 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "http", Category: catTunnels, EnvVars: env("HTTP"),
 			Usage: "`URL` of the controller's HTTP tunnel, which receives the heartbeats: http://HOST:7777"},
 		&cli.StringFlag{Name: "http-token", Category: catTunnels, EnvVars: env("HTTP_TOKEN"),
-			Usage: "`token` that heartbeats send in the header Authorization: Bearer TOKEN"},
+			Usage: "bearer `token` of the heartbeats"},
 		&cli.StringFlag{Name: "http-ca", Category: catTunnels, EnvVars: env("HTTP_CA"),
 			Usage: "PEM `file` with the CA certificate for an https:// controller"},
 		&cli.StringFlag{Name: "http-cert", Category: catTunnels, EnvVars: env("HTTP_CERT"),
@@ -73,10 +73,8 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "env", Category: catBase, EnvVars: env("ENV"), Value: "dev",
 			Usage: "`environment` of the base, the first part of its MQTT topics"},
 		&cli.StringFlag{Name: "ip", Category: catBase, EnvVars: env("IP"), Value: "198.18.0.1",
-			Usage: "IP `address` that the first base reports; each further base reports the next " +
-				"address. A base also " +
-				"listens on a loopback address that it reports. If --ip is not set, a base with an HTTP tunnel " +
-				"reports the address on which it listens"},
+			Usage: "IP `address` that the first base reports; each further base reports the next address. " +
+				"Without --ip, a base with an HTTP tunnel reports the address on which it listens"},
 		&cli.StringFlag{Name: "host-name", Category: catBase, EnvVars: env("HOST_NAME"),
 			Usage: "host `name` that the base reports; with --count, a number is appended"},
 		&cli.StringFlag{Name: "generation", Category: catBase, EnvVars: env("GENERATION"), Value: "C",
@@ -88,19 +86,17 @@ func flags() []cli.Flag {
 		&cli.DurationFlag{Name: "heartbeat-interval", Category: catBase, EnvVars: env("HEARTBEAT_INTERVAL"),
 			Usage: "`duration` between two heartbeats", DefaultText: "as the real base"},
 		&cli.DurationFlag{Name: "heartbeat-jitter", Category: catBase, EnvVars: env("HEARTBEAT_JITTER"),
-			Usage: "maximum random `delay` of the first heartbeat, so that bases do not send heartbeats " +
-				"at the same time"},
+			Usage: "maximum random `delay` of the first heartbeat"},
 		&cli.Int64Flag{Name: "metaspace-max", Category: catBase, EnvVars: env("METASPACE_MAX"),
 			Usage: "maximum metaspace in `bytes`; -1 = unlimited", DefaultText: "256 MiB"},
 		&cli.Float64Flag{Name: "metaspace-leak", Category: catBase, EnvVars: env("METASPACE_LEAK"),
-			Usage: "`share` of the metaspace of a module that is not freed when the module is uninstalled, 0 to 1"},
+			Usage: "`share` of a module's metaspace that is not freed when the module is uninstalled, 0 to 1"},
 		&cli.IntFlag{Name: "metaspace-threshold", Category: catBase, EnvVars: env("METASPACE_THRESHOLD"),
 			Usage:       "metaspace usage in `percent` of the maximum above which the base rejects installs",
 			DefaultText: "no check"},
 
 		&cli.StringFlag{Name: "activation", Category: catModules, EnvVars: env("ACTIVATION"), Value: "default",
-			Usage: "activation `rule` if another version of the module is active: default (the other version stays " +
-				"active), new (the new version becomes active) or multi (all versions are active)"},
+			Usage: "`rule` for the active version of a module: default (the first), new (the newest) or multi (all)"},
 		&cli.BoolFlag{Name: "with-all-biz-readiness", Category: catModules, EnvVars: env("WITH_ALL_BIZ_READINESS"),
 			Usage: "include modules installed by a command in the health status of the base"},
 		&cli.DurationFlag{Name: "silence-before-uninstall", Category: catModules, EnvVars: env("SILENCE_BEFORE_UNINSTALL"),
