@@ -626,9 +626,12 @@ var (
 		"{workload} has {ready} of {desired} Pods Ready; it waits for Pod {pod}: {cause}",
 		"{workload} 的 {desired} 个 Pod 中有 {ready} 个 Ready；它在等待 Pod {pod}：{cause}",
 		"{advice}", "{advice}")
+	partPodReady    = text("1 Pod is Ready", "共有 1 个 Pod 为 Ready")
+	partPodsReady   = text("{n} Pods are Ready", "共有 {n} 个 Pod 为 Ready")
 	msgRolloutStuck = answer(RolloutStuck,
-		"the update of {workload} has {updated} of {desired} Pods, {ready} Ready; it waits for Pod {pod}: {cause}",
-		"{workload} 的更新已有 {desired} 个 Pod 中的 {updated} 个，{ready} 个 Ready；它在等待 Pod {pod}：{cause}",
+		"{workload} is being updated: {updated} of {desired} Pods have the new version; {ready} in total; the update "+
+			"waits for Pod {pod}: {cause}",
+		"{workload} 正在更新：{desired} 个 Pod 中有 {updated} 个是新版本；{ready}；更新在等待 Pod {pod}：{cause}",
 		"{advice}", "{advice}")
 	msgPodsNotCreatedYet = answer(PodsNotMade,
 		"{workload} requests {pods}, but has {n}; it was created {age} ago",

@@ -541,7 +541,13 @@ var situations = []situation{
 	{name: "a rollout", snapshot: with(
 		deployment(func(d *appsv1.Deployment) { d.Status.UpdatedReplicas, d.Status.Replicas = 1, 4 }),
 		func(s *why.Snapshot) { s.Pod = pod(selects(labels.BaseName, "bsae")) }), want: why.RolloutStuck,
-		because: why.WrongBaseName, names: []string{"1 of 3 Pods", "Pod biz1-x", "bsae"}},
+		because: why.WrongBaseName,
+		names:   []string{"1 of 3 Pods have the new version; 3 Pods are Ready in total", "Pod biz1-x", "bsae"}},
+	{name: "a rollout with one Ready Pod", snapshot: with(
+		deployment(func(d *appsv1.Deployment) {
+			d.Status.UpdatedReplicas, d.Status.Replicas, d.Status.ReadyReplicas = 1, 4, 1
+		}), func(s *why.Snapshot) { s.Pod = pod(selects(labels.BaseName, "bsae")) }), want: why.RolloutStuck,
+		because: why.WrongBaseName, names: []string{"1 Pod is Ready in total"}},
 	{name: "Pods that are not Ready",
 		snapshot: with(deployment(func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 2 }),
 			func(s *why.Snapshot) { s.Pod = pod(requests("1Gi")) }), want: why.PodNotReady,
