@@ -219,6 +219,9 @@ var (
 		"没有运行中的 module controller 为该 Pod 加上对 {taint} 的容忍{last}",
 		"start the module controller, or add {toleration} to the tolerations",
 		"启动 module controller，或在 tolerations 中加上 {toleration}")
+	msgTolerationNotAddedYet = answer(NotTakenUp,
+		"the Pod is {age} old, and the controller has not yet added the toleration of the taint {taint}",
+		"该 Pod 创建于 {age} 之前，controller 还没有加上对污点 {taint} 的容忍", waitForController, waitForControllerZH)
 	msgEnvironmentTolerationMissing = answer(EnvironmentTolerationMissing,
 		"the Pod does not tolerate the taint {taint}, and the controller has not added the toleration",
 		"该 Pod 不容忍污点 {taint}，controller 也没有加上这个容忍",
@@ -357,6 +360,10 @@ var (
 const (
 	startController   = "start the module controller; in a sandbox: koupsandbox component start module-controller"
 	startControllerZH = "启动 module controller；在沙箱中：koupsandbox component start module-controller"
+
+	waitForController = "wait a few seconds; then check that the module controller is running, and its log; in a " +
+		"sandbox: koupsandbox status"
+	waitForControllerZH = "等待数秒；之后检查 module controller 是否在运行，以及它的日志；在沙箱中：koupsandbox status"
 )
 
 // Messages about a Pod on a base that no controller serves, or that is unreachable.
@@ -445,9 +452,7 @@ var (
 		msgCommandSent.advice.EN, msgCommandSent.advice.ZH)
 	msgNotTakenUp = answer(NotTakenUp,
 		"the Pod has been bound to {base} for {age}, but the controller has not reported its status yet",
-		"该 Pod 绑定到 {base} 已 {age}，controller 还没有上报它的状态",
-		"wait a few seconds; then check the log of the module controller",
-		"等待数秒；之后检查 module controller 的日志")
+		"该 Pod 绑定到 {base} 已 {age}，controller 还没有上报它的状态", waitForController, waitForControllerZH)
 	msgCommandNotSent = answer(CommandNotSent,
 		"{module} is not installed on {base} yet: the controller has not sent the command",
 		"{module} 等待安装到 {base}，controller 还没有为它下发指令",

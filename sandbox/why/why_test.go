@@ -119,6 +119,14 @@ var situations = []situation{
 	{name: "environment is not tolerated",
 		snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[:1] })),
 		want:     why.EnvironmentTolerationMissing, names: []string{labels.TaintEnv + "=dev:NoExecute"}},
+	{name: "environment is not tolerated by a new Pod", snapshot: ofPod(pod(func(p *corev1.Pod) {
+		p.Spec.Tolerations, p.CreationTimestamp = p.Spec.Tolerations[:1], past(14*time.Second)
+	})), want: why.NotTakenUp, names: []string{"14s", labels.TaintEnv + "=dev:NoExecute"}},
+	{name: "environment is not tolerated by a new Pod, and another controller serves the bases",
+		snapshot: ofPod(pod(func(p *corev1.Pod) {
+			p.Spec.Tolerations, p.CreationTimestamp = p.Spec.Tolerations[:1], past(time.Second)
+		}), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Annotations = nil }))),
+		want: why.EnvironmentTolerationMissing},
 	{name: "environment is not tolerated, and no controller runs",
 		snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[:1] }),
 			controllers(controller("controller-1", "dev", time.Minute))), want: why.ControllerNotRunning,
