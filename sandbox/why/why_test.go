@@ -621,6 +621,32 @@ func TestExplainRedactsCredentials(t *testing.T) {
 	}
 }
 
+// TestRecreate checks that the advice for a Pod without an owner states that the Pod must be created again, if
+// Kubernetes does not allow changes to the fields.
+func TestRecreate(t *testing.T) {
+	owned := func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "biz1"}} }
+	wrong := selects(labels.BaseName, "bsae")
+	for name, tt := range map[string]struct {
+		snapshot *why.Snapshot
+		want     bool
+	}{
+		"node selector":               {ofPod(pod(wrong)), true},
+		"node selector with an owner": {ofPod(pod(wrong, owned)), false},
+		"version":                     {checked(func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil }), true},
+		"tolerations":                 {ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations = nil })), false},
+	} {
+		for l, end := range map[language.Language]string{
+			language.English: "the Pod must be deleted and created again, because Kubernetes does not allow changes " +
+				"to these fields",
+			language.Chinese: "必须删除并重新创建该 Pod，因为 Kubernetes 不允许修改这些字段",
+		} {
+			if a := why.ExplainIn(l, tt.snapshot, now); strings.HasSuffix(a.Advice, end) != tt.want {
+				t.Errorf("%s: the advice ends with %q: %t, want %t; advice: %s", name, end, !tt.want, tt.want, a.Advice)
+			}
+		}
+	}
+}
+
 // TestYoung checks that a target is Young only if it is not Ready and was created less than ten seconds ago.
 func TestYoung(t *testing.T) {
 	of := func(age time.Duration, ready int32) bool {
