@@ -195,8 +195,9 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-func TestWhatReleasesLeaveBehind(t *testing.T) {
-	u := &use{}
+// TestLeak checks that leak reports metaspace that releases leave behind, and no committed metaspace that the next
+// release uses again.
+func TestLeak(t *testing.T) {
 	row := func(used int64, modules ...string) *BaseRow {
 		r := &BaseRow{MetaspaceUsed: used}
 		for _, m := range modules {
@@ -209,21 +210,61 @@ func TestWhatReleasesLeaveBehind(t *testing.T) {
 		}
 		return r
 	}
-	for i, c := range []struct {
-		row  *BaseRow
-		want int64
+	const soon, later = usageDelay / 10, usageDelay
+	for name, rows := range map[string][]struct {
+		after time.Duration // since the row before
+		row   *BaseRow
+		want  int64
 	}{
-		{row(100), 0},
-		{row(100, "biz1:1"), 0}, // the use is reported later
-		{row(150, "biz1:1"), 0},
-		{row(150, "biz1:1", "biz1:2 RESOLVED"), 0},
-		{row(210, "biz1:2"), 60},
-		{row(150, "biz1:2"), 0},
-		{row(170, "biz1:2"), 20},
-		{row(120), 20},
+		"no leak": {
+			{0, row(100), 0},
+			{later, row(100, "biz1:1"), 0}, // the usage is reported later
+			{soon, row(150, "biz1:1"), 0},
+			{later, row(150, "biz1:1", "biz1:2 RESOLVED"), 0},
+			{soon, row(200, "biz1:2"), 0}, // committed for two versions
+			{later, row(200, "biz1:2", "biz1:3 RESOLVED"), 0},
+			{soon, row(200, "biz1:3"), 0},
+			{later, row(200), 0},
+			{later, row(200, "biz1:3", "biz2:1"), 0},
+			{later, row(200, "biz1:3", "biz2:1", "biz1:4 RESOLVED", "biz2:2 RESOLVED"), 0},
+			{soon, row(300, "biz1:4", "biz2:2"), 0},
+			{later, row(300, "biz1:4"), 0},
+		},
+		"no leak, and releases before the usage is reported": {
+			{0, row(100), 0},
+			{soon, row(100, "biz1:1"), 0},
+			{soon, row(100, "biz1:1", "biz1:2 RESOLVED"), 0},
+			{soon, row(100, "biz1:2"), 0},
+			{soon, row(100, "biz1:2", "biz1:3 RESOLVED"), 0},
+			{soon, row(100, "biz1:3"), 0},
+			{soon, row(200, "biz1:3"), 0},
+		},
+		"leak": {
+			{0, row(100), 0},
+			{soon, row(150, "biz1:1"), 0},
+			{later, row(150, "biz1:1", "biz1:2 RESOLVED"), 0},
+			{soon, row(200, "biz1:2"), 0},
+			{later, row(200, "biz1:2", "biz1:3 RESOLVED"), 0},
+			{soon, row(220, "biz1:3"), 20},
+			{soon, row(220, "biz1:3", "biz1:4 RESOLVED"), 0},
+			{soon, row(240, "biz1:4"), 40},
+		},
+		"leak without overlap": {
+			{0, row(100), 0},
+			{soon, row(150, "biz1:1"), 0},
+			{later, row(150), 0}, // committed, and free
+			{soon, row(200, "biz1:2"), 50},
+		},
 	} {
-		if got := u.leak(c.row); got != c.want {
-			t.Errorf("%d: %d bytes are left, want %d", i, got, c.want)
+		u, now := &use{}, began
+		for i, c := range rows {
+			now = now.Add(c.after)
+			if got := u.leak(c.row, true, now); got != c.want {
+				t.Errorf("%s, %d: %d bytes are left, want %d", name, i, got, c.want)
+			}
+		}
+		if last := rows[len(rows)-1].row; u.leak(last, false, now) != 0 {
+			t.Errorf("%s: a leak is reported while a Pod is not Ready", name)
 		}
 	}
 }
