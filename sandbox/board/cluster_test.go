@@ -21,6 +21,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
 func aNode(host string, ready corev1.ConditionStatus) *corev1.Node {
@@ -133,7 +134,11 @@ func TestFindings(t *testing.T) {
 			after: time.Minute},
 		"two of three unreachable": {events: []events.Event{event("a", "disconnected"), event("b", "down")},
 			want: errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable, bases: []string{"a", "b"}},
-		"one of three unreachable": {events: []events.Event{event("a", "disconnected")}, after: time.Minute},
+		"one of three unreachable": {events: []events.Event{event("a", "disconnected")}, after: heartbeatInterval,
+			want: errcode.ModuleControllerBaseInstanceNotReady, bases: []string{"a"}},
+		"one of three down": {events: []events.Event{event("a", "down")}, after: heartbeatInterval,
+			want: errcode.ModuleControllerBaseInstanceNotReady, bases: []string{"a"}},
+		"one of three restarts": {events: []events.Event{event("a", "down")}, after: heartbeatInterval / 2},
 		"one is broken": {events: []events.Event{module("b", "1", "BROKEN")},
 			want: errcode.ModuleControllerBaseInstanceOperationFailed, bases: []string{"b"}},
 		"an installation is in progress": {events: []events.Event{module("b", "1", "RESOLVED")}, after: time.Minute},
@@ -192,6 +197,31 @@ func TestFindings(t *testing.T) {
 				t.Errorf("findings after the bases were removed: %+v", w.findings)
 			}
 		})
+	}
+}
+
+// TestLostRequestsAreFound checks that a finding reports lost requests until lossTime after the last loss.
+func TestLostRequestsAreFound(t *testing.T) {
+	w := newBoardState(BoardRow{})
+	w.endInitialEvents()
+	found := func(now time.Time) bool {
+		w.flush(now)
+		f := w.findings["RequestsLost /web"]
+		return f != nil && f.shown
+	}
+	now := began
+	for i, c := range []struct {
+		lost int
+		want bool
+	}{{5, false}, {5, false}, {6, true}, {6, true}} { // the first losses are older than the board
+		now = now.Add(lossTime / 2)
+		w.streamChanged("", traffic.Summary{Name: "web", Sent: 100 * i, Lost: c.lost}, now)
+		if got := found(now); got != c.want {
+			t.Errorf("%d: found: %t, want %t", i, got, c.want)
+		}
+	}
+	if found(now.Add(lossTime)) {
+		t.Error("the finding is shown although no more requests are lost")
 	}
 }
 
