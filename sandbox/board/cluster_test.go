@@ -60,6 +60,23 @@ func aPod(node string) *corev1.Pod {
 	}
 }
 
+// TestModuleState checks that only a failed module is shown as broken.
+func TestModuleState(t *testing.T) {
+	for reason, want := range map[string]events.ModuleState{
+		"": events.ModuleResolved, api.ReasonContainerCreating: events.ModuleResolved,
+		api.ReasonResolved: events.ModuleResolved, api.ReasonReplacing: events.ModuleResolved,
+		api.ReasonDeactivated: events.ModuleDeactivated, api.ReasonNotActivated: events.ModuleDeactivated,
+		api.ReasonBroken: events.ModuleBroken, errcode.ArkletPullBizError.Type(): events.ModuleBroken,
+	} {
+		p := aPod("")
+		p.Status.ContainerStatuses[0].State = corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+		if got := moduleState(p, "biz1"); got != want {
+			t.Errorf("%q: got %s, want %s", reason, got, want)
+		}
+	}
+}
+
 // TestACluster checks a board that shows a cluster without a daemon. The board must show the bases and Pods from the
 // Kubernetes API alone, and a notice must report a missing permission.
 func TestACluster(t *testing.T) {
