@@ -48,23 +48,26 @@ build: $(addprefix $(BIN)/,koup-controlplane koupsandbox module-controller fakeb
 # Go decides what to compile again.
 .PHONY: $(addprefix $(BIN)/,koupsandbox module-controller fakebase)
 $(BIN)/koupsandbox:
-	CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $@ ./sandbox/cmd/koupsandbox
+	@echo "Compiling koupsandbox"
+	@CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $@ ./sandbox/cmd/koupsandbox
 $(BIN)/module-controller:
-	CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./controller/cmd/module-controller
+	@echo "Compiling module-controller"
+	@CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./controller/cmd/module-controller
 $(BIN)/fakebase:
-	CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./fakebase/cmd/fakebase
+	@echo "Compiling fakebase"
+	@CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./fakebase/cmd/fakebase
 
 # Without this rule, make treats an existing bin/fakebase as up to date.
 bin/%: $(BIN)/% ;
 
-# The upstream control plane takes some minutes to compile with an empty cache. Later it is compiled only when its versions
+# The upstream control plane takes about 10 minutes to compile with an empty cache. Later it is compiled only when its versions
 # change. The Go modules of the other binaries are downloaded in parallel.
 $(BIN)/koup-controlplane: Makefile sandbox/controlplane/go.mod sandbox/controlplane/go.sum $(wildcard sandbox/controlplane/*.go)
-	@echo "Compiling Kubernetes: some minutes the first time."
+	@echo "Compiling Kubernetes (about 10 minutes the first time)"
 	@go list -deps ./sandbox/cmd/koupsandbox ./controller/cmd/module-controller ./fakebase/cmd/fakebase >/dev/null 2>&1 & \
 	all=$$($(KUBE_GO) list -deps . | wc -l) && $(KUBE_GO) build -v -ldflags "$(KUBE_LDFLAGS)" -o $@ . 2>&1 | \
 	  awk -v all="$$all" '/^[A-Za-z0-9._~\/-]+$$/ {if (++n % 100 == 0) {print "  " n " of at most " all " packages"; fflush()}; next} {print; fflush()}'
-	touch $@
+	@touch $@
 
 cross: ## Check that everything compiles for linux and darwin, amd64 and arm64
 	for os in linux darwin; do for arch in amd64 arm64; do \
@@ -292,19 +295,19 @@ lint: $(BIN)/golangci-lint $(BIN)/vale ## Run the linters of code and text
 
 $(BIN)/golangci-lint: tools/go.mod tools/go.sum
 	cd tools && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-	touch $@
+	@touch $@
 
 $(BIN)/gotestsum: tools/go.mod tools/go.sum
 	cd tools && go build -o $@ gotest.tools/gotestsum
-	touch $@
+	@touch $@
 
 $(BIN)/vale: tools/vale/go.mod tools/vale/go.sum
 	cd tools/vale && CGO_CFLAGS=-w go build -o $@ github.com/vale-cli/vale/v3/cmd/vale
-	touch $@
+	@touch $@
 
 $(RELEASE_TOOLS): tools/release/go.mod tools/release/go.sum
 	cd tools/release && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $(BIN)/ $$(go list tool | grep '/$(@F)\(/v2\)\?$$')
-	touch $@
+	@touch $@
 
 generate: ## Update generated files (JSON schemas, sections of docs)
 	CGO_ENABLED=0 go generate ./...

@@ -12,6 +12,8 @@ import (
 	"io/fs"
 	"maps"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 )
 
 // files contains the example files. The prefix all: is required because the names of some example files begin with a
@@ -27,6 +29,8 @@ const (
 	// schema is the path prefix with which the example scenarios refer to the scenario schema in this repository.
 	// Module removes the prefix.
 	schema = "../../../sandbox/api/v1alpha1/"
+	// sandboxFile is the sandbox configuration for Options.Env.
+	sandboxFile = "sandbox.yaml"
 )
 
 // CI is a CI system that can run the scenarios of a module's repository.
@@ -51,6 +55,9 @@ type Options struct {
 	Name string
 	// Version is the release of koupsandbox that CI uses, such as v1.2.3. Default: the version in the example files.
 	Version string
+	// Env is the environment of the module's bases, a DNS label. If it is set, Module also returns a sandbox
+	// configuration, which the Makefile and the workflow file use. Default: dev, the default of sandboxes.
+	Env string
 	// CI selects the CI system whose workflow file is included. Default: none.
 	CI CI
 }
@@ -62,10 +69,27 @@ func Module(o Options) (map[string][]byte, error) {
 	if o.Version != "" {
 		pairs = append(pairs, version, o.Version)
 	}
+	out := map[string][]byte{}
+	if o.Env != "" {
+		env, err := yaml.Marshal(o.Env) // in quotes if it looks like a number or a boolean value
+		if err != nil {
+			return nil, fmt.Errorf("writing the environment: %w", err)
+		}
+		value := strings.TrimSpace(string(env))
+		out[sandboxFile] = []byte("# The sandbox in which make and CI run the scenarios. Both set " +
+			"KOUPSANDBOX_CONFIG to this file.\napiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\n" +
+			"spec:\n  env: " + value + "\n")
+		pairs = append(pairs,
+			"value: dev,", "value: "+value+",",
+			"lint --env dev", "lint --env "+o.Env,
+			".PHONY:", "export KOUPSANDBOX_CONFIG = "+sandboxFile+"\n.PHONY:",
+			"    timeout-minutes: 15\n",
+			"    timeout-minutes: 15\n    env:\n      KOUPSANDBOX_CONFIG: "+sandboxFile+"\n",
+			"include:\n", "variables:\n  KOUPSANDBOX_CONFIG: "+sandboxFile+"\ninclude:\n")
+	}
 	fit := strings.NewReplacer(pairs...)
 	leftOut := maps.Clone(ciFiles)
 	delete(leftOut, o.CI)
-	out := map[string][]byte{}
 	root, err := fs.Sub(files, "module")
 	if err != nil {
 		return nil, fmt.Errorf("reading the examples: %w", err)

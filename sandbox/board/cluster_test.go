@@ -21,6 +21,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/sandbox/events"
+	"github.com/koupleless/koupsandbox/sandbox/internal/traffic"
 )
 
 func aNode(host string, ready corev1.ConditionStatus) *corev1.Node {
@@ -56,6 +57,23 @@ func aPod(node string) *corev1.Pod {
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 			ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "biz1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
+	}
+}
+
+// TestModuleState checks that only a failed module is shown as broken.
+func TestModuleState(t *testing.T) {
+	for reason, want := range map[string]events.ModuleState{
+		"": events.ModuleResolved, api.ReasonContainerCreating: events.ModuleResolved,
+		api.ReasonResolved: events.ModuleResolved, api.ReasonReplacing: events.ModuleResolved,
+		api.ReasonDeactivated: events.ModuleDeactivated, api.ReasonNotActivated: events.ModuleDeactivated,
+		api.ReasonBroken: events.ModuleBroken, errcode.ArkletPullBizError.Type(): events.ModuleBroken,
+	} {
+		p := aPod("")
+		p.Status.ContainerStatuses[0].State = corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+		if got := moduleState(p, "biz1"); got != want {
+			t.Errorf("%q: got %s, want %s", reason, got, want)
+		}
 	}
 }
 
@@ -133,7 +151,11 @@ func TestFindings(t *testing.T) {
 			after: time.Minute},
 		"two of three unreachable": {events: []events.Event{event("a", "disconnected"), event("b", "down")},
 			want: errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable, bases: []string{"a", "b"}},
-		"one of three unreachable": {events: []events.Event{event("a", "disconnected")}, after: time.Minute},
+		"one of three unreachable": {events: []events.Event{event("a", "disconnected")}, after: heartbeatInterval,
+			want: errcode.ModuleControllerBaseInstanceNotReady, bases: []string{"a"}},
+		"one of three down": {events: []events.Event{event("a", "down")}, after: heartbeatInterval,
+			want: errcode.ModuleControllerBaseInstanceNotReady, bases: []string{"a"}},
+		"one of three restarts": {events: []events.Event{event("a", "down")}, after: heartbeatInterval / 2},
 		"one is broken": {events: []events.Event{module("b", "1", "BROKEN")},
 			want: errcode.ModuleControllerBaseInstanceOperationFailed, bases: []string{"b"}},
 		"an installation is in progress": {events: []events.Event{module("b", "1", "RESOLVED")}, after: time.Minute},
@@ -195,8 +217,34 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-func TestWhatReleasesLeaveBehind(t *testing.T) {
-	u := &use{}
+// TestLostRequestsAreFound checks that a finding reports lost requests until lossTime after the last loss.
+func TestLostRequestsAreFound(t *testing.T) {
+	w := newBoardState(BoardRow{})
+	w.endInitialEvents()
+	found := func(now time.Time) bool {
+		w.flush(now)
+		f := w.findings["RequestsLost /web"]
+		return f != nil && f.shown
+	}
+	now := began
+	for i, c := range []struct {
+		lost int
+		want bool
+	}{{5, false}, {5, false}, {6, true}, {6, true}} { // the first losses are older than the board
+		now = now.Add(lossTime / 2)
+		w.streamChanged("", traffic.Summary{Name: "web", Sent: 100 * i, Lost: c.lost}, now)
+		if got := found(now); got != c.want {
+			t.Errorf("%d: found: %t, want %t", i, got, c.want)
+		}
+	}
+	if found(now.Add(lossTime)) {
+		t.Error("the finding is shown although no more requests are lost")
+	}
+}
+
+// TestLeak checks that leak reports metaspace that releases leave behind, and no committed metaspace that the next
+// release uses again.
+func TestLeak(t *testing.T) {
 	row := func(used int64, modules ...string) *BaseRow {
 		r := &BaseRow{MetaspaceUsed: used}
 		for _, m := range modules {
@@ -209,21 +257,61 @@ func TestWhatReleasesLeaveBehind(t *testing.T) {
 		}
 		return r
 	}
-	for i, c := range []struct {
-		row  *BaseRow
-		want int64
+	const soon, later = usageDelay / 10, usageDelay
+	for name, rows := range map[string][]struct {
+		after time.Duration // since the row before
+		row   *BaseRow
+		want  int64
 	}{
-		{row(100), 0},
-		{row(100, "biz1:1"), 0}, // the use is reported later
-		{row(150, "biz1:1"), 0},
-		{row(150, "biz1:1", "biz1:2 RESOLVED"), 0},
-		{row(210, "biz1:2"), 60},
-		{row(150, "biz1:2"), 0},
-		{row(170, "biz1:2"), 20},
-		{row(120), 20},
+		"no leak": {
+			{0, row(100), 0},
+			{later, row(100, "biz1:1"), 0}, // the usage is reported later
+			{soon, row(150, "biz1:1"), 0},
+			{later, row(150, "biz1:1", "biz1:2 RESOLVED"), 0},
+			{soon, row(200, "biz1:2"), 0}, // committed for two versions
+			{later, row(200, "biz1:2", "biz1:3 RESOLVED"), 0},
+			{soon, row(200, "biz1:3"), 0},
+			{later, row(200), 0},
+			{later, row(200, "biz1:3", "biz2:1"), 0},
+			{later, row(200, "biz1:3", "biz2:1", "biz1:4 RESOLVED", "biz2:2 RESOLVED"), 0},
+			{soon, row(300, "biz1:4", "biz2:2"), 0},
+			{later, row(300, "biz1:4"), 0},
+		},
+		"no leak, and releases before the usage is reported": {
+			{0, row(100), 0},
+			{soon, row(100, "biz1:1"), 0},
+			{soon, row(100, "biz1:1", "biz1:2 RESOLVED"), 0},
+			{soon, row(100, "biz1:2"), 0},
+			{soon, row(100, "biz1:2", "biz1:3 RESOLVED"), 0},
+			{soon, row(100, "biz1:3"), 0},
+			{soon, row(200, "biz1:3"), 0},
+		},
+		"leak": {
+			{0, row(100), 0},
+			{soon, row(150, "biz1:1"), 0},
+			{later, row(150, "biz1:1", "biz1:2 RESOLVED"), 0},
+			{soon, row(200, "biz1:2"), 0},
+			{later, row(200, "biz1:2", "biz1:3 RESOLVED"), 0},
+			{soon, row(220, "biz1:3"), 20},
+			{soon, row(220, "biz1:3", "biz1:4 RESOLVED"), 0},
+			{soon, row(240, "biz1:4"), 40},
+		},
+		"leak without overlap": {
+			{0, row(100), 0},
+			{soon, row(150, "biz1:1"), 0},
+			{later, row(150), 0}, // committed, and free
+			{soon, row(200, "biz1:2"), 50},
+		},
 	} {
-		if got := u.leak(c.row); got != c.want {
-			t.Errorf("%d: %d bytes are left, want %d", i, got, c.want)
+		u, now := &use{}, began
+		for i, c := range rows {
+			now = now.Add(c.after)
+			if got := u.leak(c.row, true, now); got != c.want {
+				t.Errorf("%s, %d: %d bytes are left, want %d", name, i, got, c.want)
+			}
+		}
+		if last := rows[len(rows)-1].row; u.leak(last, false, now) != 0 {
+			t.Errorf("%s: a leak is reported while a Pod is not Ready", name)
 		}
 	}
 }

@@ -207,7 +207,11 @@ func (w *boardState) streamChanged(group string, s traffic.Summary, now time.Tim
 			}
 		}
 	}
-	w.streams[key] = streamStats{row, now, s.Versions}
+	lostAt := before.lostAt
+	if known && row.Lost > before.row.Lost {
+		lostAt = now
+	}
+	w.streams[key] = streamStats{row, now, lostAt, s.Versions}
 	w.mark(kindStream, key)
 }
 
@@ -215,6 +219,7 @@ func (w *boardState) streamChanged(group string, s traffic.Summary, now time.Tim
 type streamStats struct {
 	row      StreamRow
 	at       time.Time
+	lostAt   time.Time // time of the last statistics with new lost requests; zero if there are none
 	versions map[string]int
 }
 

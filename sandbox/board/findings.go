@@ -17,6 +17,13 @@ const (
 	// settleTime is how long bases may differ before a finding is shown. A release reaches the bases one after
 	// another.
 	settleTime = 5 * time.Second
+	// heartbeatInterval is the default time between the heartbeats of a base. A base that restarts is unreachable for a
+	// shorter time.
+	heartbeatInterval = 10 * time.Second
+	// lossTime is how long the finding about lost requests is shown after the last loss.
+	lossTime = 10 * time.Second
+	// requestsLost is the code of the finding about lost requests. The Koupleless documentation has no code for it.
+	requestsLost errcode.Code = "RequestsLost"
 	// timedOut is the suffix of Pod status reasons for operations that timed out.
 	timedOut = "TimedOut"
 	// shown is the maximum number of bases that a finding lists.
@@ -49,8 +56,8 @@ func (w *boardState) find(now time.Time) {
 		return
 	}
 	seen := map[string]bool{}
-	for _, p := range slices.Concat(w.unreachableBases(), w.failedModules(), w.slowOperations(now),
-		w.inconsistentBases()) {
+	for _, p := range slices.Concat(w.unreachableBases(), w.lostRequests(now), w.failedModules(),
+		w.slowOperations(now), w.inconsistentBases()) {
 		key := string(p.code) + " " + p.about
 		seen[key] = true
 		f := w.findings[key]
@@ -88,15 +95,18 @@ func (p problem) row(since int64) FindingRow {
 	slices.Sort(p.workloads)
 	row := FindingRow{Code: string(p.code), Text: p.text, Chinese: p.chinese, Since: since, Bases: first(p.bases),
 		Workloads: first(p.workloads)}
-	if info, known := errcode.LookupIn(errcode.KouplelessBoard, string(p.code)); known {
-		row.Advice, row.AdviceChinese = info.Suggestion, info.SuggestionZH
+	info, known := errcode.LookupIn(errcode.KouplelessBoard, string(p.code))
+	if !known {
+		info, _ = errcode.Lookup(string(p.code))
 	}
+	row.Advice, row.AdviceChinese = info.Suggestion, info.SuggestionZH
 	return row
 }
 
 func first(list []string) []string { return list[:min(len(list), shown)] }
 
-// unreachableBases reports a mass outage: many bases are unreachable at the same time.
+// unreachableBases reports bases that are down or unreachable. It reports a mass outage immediately: many bases are
+// unreachable at the same time.
 func (w *boardState) unreachableBases() []problem {
 	var away []string
 	all := 0
@@ -110,8 +120,17 @@ func (w *boardState) unreachableBases() []problem {
 			away = append(away, b.Name)
 		}
 	}
-	if !api.MassOutage(len(away), all, api.MassPercent, api.MassMinBases) {
+	if len(away) == 0 {
 		return nil
+	}
+	if !api.MassOutage(len(away), all, api.MassPercent, api.MassMinBases) {
+		text := "1 base is down or unreachable"
+		if len(away) > 1 {
+			text = fmt.Sprintf("%d bases are down or unreachable", len(away))
+		}
+		return []problem{{code: errcode.ModuleControllerBaseInstanceNotReady, after: heartbeatInterval, bases: away,
+			text:    text,
+			chinese: fmt.Sprintf("%d 个基座已停止或不可达", len(away))}}
 	}
 	return []problem{{
 		code:    errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable,
@@ -119,6 +138,18 @@ func (w *boardState) unreachableBases() []problem {
 		chinese: fmt.Sprintf("%d 个基座中有 %d 个不可达", all, len(away)),
 		bases:   away,
 	}}
+}
+
+// lostRequests reports the streams that have lost requests within lossTime.
+func (w *boardState) lostRequests(now time.Time) (list []problem) {
+	for key, s := range w.streams {
+		if now.Sub(s.lostAt) < lossTime {
+			list = append(list, problem{code: requestsLost, about: key,
+				text:    fmt.Sprintf("requests of the stream %s are being lost", s.row.Name),
+				chinese: fmt.Sprintf("请求流 %s 正在丢失请求", s.row.Name)})
+		}
+	}
+	return list
 }
 
 func (w *boardState) failedModules() []problem {

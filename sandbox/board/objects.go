@@ -214,10 +214,13 @@ func moduleState(o *corev1.Pod, container string) events.ModuleState {
 			return events.ModuleActivated
 		case c.State.Terminated != nil:
 			return events.ModuleBroken
-		case c.State.Waiting != nil &&
-			(c.State.Waiting.Reason == "" || c.State.Waiting.Reason == api.ReasonContainerCreating):
+		case c.State.Waiting == nil:
+		case slices.Contains([]string{"", api.ReasonContainerCreating, api.ReasonResolved, api.ReasonReplacing},
+			c.State.Waiting.Reason):
 			return events.ModuleResolved
-		case c.State.Waiting != nil:
+		case slices.Contains([]string{api.ReasonDeactivated, api.ReasonNotActivated}, c.State.Waiting.Reason):
+			return events.ModuleDeactivated
+		default:
 			return events.ModuleBroken
 		}
 	}

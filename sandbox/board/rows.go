@@ -125,7 +125,9 @@ func (w *boardState) addNode(row *BaseRow, n node) {
 		return
 	}
 	var requested int64
+	settled := true
 	for p := range w.state.PodsOn(row.Name) {
+		settled = settled && p.Ready && !p.Deleting
 		requested += w.pods[p.PodKey()].memory
 	}
 	row.MetaspaceMax, row.MetaspaceUsed = n.metaspace, n.metaspace-n.free+requested
@@ -134,7 +136,7 @@ func (w *boardState) addNode(row *BaseRow, n node) {
 		u = &use{started: row.Started}
 		w.uses[row.Name] = u
 	}
-	row.Leak = u.leak(row)
+	row.Leak = u.leak(row, settled, w.flushed)
 }
 
 // addRun adds the Node and the zone to the row of a base in a recorded run. The name of the set of bases is used as
@@ -252,48 +254,55 @@ func stepRow(s *events.StepStatus) StepRow {
 
 // use holds the metaspace history of one run of a base process.
 type use struct {
-	started int64  // start time of the base process
-	modules string // the modules with their versions when all modules were last active
-	last    int64  // last metaspace usage with these modules, in bytes
-	before  map[string]int64
+	started        int64     // start time of the base process
+	modules, names string    // the modules when all modules were last active, with and without their versions
+	since          time.Time // time since when these modules are active; zero while a module is being replaced
+	peak           int       // maximum number of modules that were installed at the same time
+	last           sample    // last metaspace usage with these modules
+	before         map[string]sample
 }
+
+// sample is a metaspace usage in bytes, with the peak of use at that time.
+type sample struct {
+	used int64
+	peak int
+}
+
+// usageDelay is the maximum time between a change of the modules of a base and the new allocatable memory of its Node.
+// The controller reads the metaspace usage every api.HealthInterval, and writes it at most every 30 s.
+const usageDelay = 45 * time.Second
 
 // leak returns the metaspace growth in bytes since the first recorded usage with the same modules, regardless of their
-// versions. It returns 0 if the usage has not grown, or while a module is not active. A base reports the metaspace of
-// a new module late, so leak records the usage only when the modules change.
-func (u *use) leak(row *BaseRow) int64 {
-	var names []string
+// versions. It returns 0 if the usage has not grown, or if settled is false: the Pods or modules of the base are
+// changing. It records only usages that the base has reported with these modules.
+//
+// The usage is committed metaspace, which a JVM does not free. It therefore also grows when a base has more modules at
+// the same time than before, for example two versions during a rollout. leak compares only usages with the same peak.
+func (u *use) leak(row *BaseRow, settled bool, now time.Time) int64 {
+	var with, without []string
 	for _, m := range row.Modules {
-		if m.State != events.ModuleActivated {
-			return 0 // a module is being replaced
-		}
-		names = append(names, m.Name)
+		settled = settled && m.State == events.ModuleActivated
+		with, without = append(with, m.Name+":"+m.Version), append(without, m.Name)
 	}
-	version := make([]string, len(row.Modules))
-	for i, m := range row.Modules {
-		version[i] = m.Name + ":" + m.Version
-	}
-	modules, key := strings.Join(version, ","), strings.Join(names, ",")
-	if modules != u.modules && u.last > 0 {
-		if u.before == nil {
-			u.before = map[string]int64{}
+	modules, names := strings.Join(with, ","), strings.Join(without, ",")
+	if !settled || u.since.IsZero() || modules != u.modules {
+		first, known := u.before[u.names]
+		if !u.since.IsZero() && now.Sub(u.since) >= usageDelay && (!known || first.peak < u.last.peak) {
+			if u.before == nil {
+				u.before = map[string]sample{}
+			}
+			u.before[u.names] = u.last
 		}
-		if _, known := u.before[namesOf(u.modules)]; !known {
-			u.before[namesOf(u.modules)] = u.last
-		}
+		u.modules, u.names, u.since = modules, names, now
 	}
-	u.modules, u.last = modules, row.MetaspaceUsed
-	if first, known := u.before[key]; known && row.MetaspaceUsed > first {
-		return row.MetaspaceUsed - first
+	u.peak = max(u.peak, len(row.Modules))
+	if !settled {
+		u.since = time.Time{}
+		return 0
+	}
+	u.last = sample{row.MetaspaceUsed, u.peak}
+	if first, known := u.before[names]; known && first.peak == u.peak && row.MetaspaceUsed > first.used {
+		return row.MetaspaceUsed - first.used
 	}
 	return 0
-}
-
-// namesOf removes the versions from a list of modules.
-func namesOf(modules string) string {
-	parts := strings.Split(modules, ",")
-	for i, p := range parts {
-		parts[i], _, _ = strings.Cut(p, ":")
-	}
-	return strings.Join(parts, ",")
 }

@@ -42,6 +42,8 @@ type boardState struct {
 	// synced reports whether all initial events have been received. Only later events are logged.
 	synced bool
 	found  time.Time // time of the last check for findings
+	// flushed is the time of the last flush.
+	flushed time.Time
 
 	// noDaemon reports whether the board has no daemon and no recorded run. The state of bases is then derived from
 	// Nodes and Pods.
@@ -196,6 +198,7 @@ func (w *boardState) notice(about, text string, now time.Time) {
 func (w *boardState) flush(now time.Time) (time.Time, feed.Update) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.flushed = now
 	if now.Sub(w.found) >= findingsInterval {
 		w.found = now
 		w.find(now)

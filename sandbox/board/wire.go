@@ -182,14 +182,14 @@ type BaseRow struct {
 	// Controller is the name of the controller that manages the base; empty if no controller manages it or the
 	// controller is unknown.
 	Controller string `json:"controller,omitempty"`
-	// MetaspaceMax is the metaspace limit in bytes (0 if there is none or it is unknown). MetaspaceUsed is the used
-	// metaspace or the sum of the Pods' memory requests, whichever is larger, in bytes. Pressure reports whether more
-	// than 90 % of the metaspace is in use.
+	// MetaspaceMax is the metaspace limit in bytes (0 if there is none or it is unknown). MetaspaceUsed is the
+	// committed metaspace or the sum of the Pods' memory requests, whichever is larger, in bytes. Pressure reports
+	// whether more than 90 % of the metaspace is in use.
 	MetaspaceMax  int64 `json:"metaspaceMax,omitempty"`
 	MetaspaceUsed int64 `json:"metaspaceUsed,omitempty"`
 	Pressure      bool  `json:"pressure,omitempty"`
-	// Leak is the increase of the used metaspace in bytes since the same base process first had the same modules; 0
-	// if there is no increase.
+	// Leak is the increase of MetaspaceUsed in bytes since the same base process first had the same modules. The
+	// increase for more modules at the same time is excluded. 0 if there is no increase.
 	Leak    int64          `json:"leak,omitempty"`
 	Modules []ModuleOnBase `json:"modules"`
 	// Started is the start time of the base process; 0 if unknown.
@@ -365,7 +365,8 @@ type StepRow struct {
 
 // FindingRow describes a problem that the board has detected.
 type FindingRow struct {
-	// Code is the finding code, such as KouplelessBoard.BaselineInconsistency.
+	// Code is an error code of the Koupleless documentation, such as KouplelessBoard.BaselineInconsistency, or
+	// RequestsLost.
 	Code string `json:"code"`
 	// Text describes the problem in English. Chinese describes it in Chinese.
 	Text    string `json:"text"`

@@ -29,8 +29,11 @@ const (
 
 var errInconclusive = errors.New("inconclusive")
 
+// eventsLate is the cause in errEventsLate.
+var eventsLate = fmt.Sprintf("the run did not observe all events within %s", catchUpTimeout)
+
 // errEventsLate is the error that catchUp returns after catchUpTimeout.
-var errEventsLate = fmt.Errorf("%w: the run did not observe all events within %s", errInconclusive, catchUpTimeout)
+var errEventsLate = fmt.Errorf("%w: %s", errInconclusive, eventsLate)
 
 // Inconclusive reports whether the run has no valid result because the machine was too slow. Execute repeats such a
 // run once.
@@ -38,13 +41,28 @@ func (r *Run) Inconclusive() bool {
 	return r.Result == Errored && strings.Contains(r.Failure, errInconclusive.Error())
 }
 
+// InconclusiveCause returns why the run is inconclusive, without the failure that the delay may have caused. It returns
+// "" if the run is not inconclusive.
+func (r *Run) InconclusiveCause() string {
+	switch {
+	case !r.Inconclusive():
+		return ""
+	case strings.Contains(r.Failure, eventsLate):
+		return eventsLate
+	}
+	return r.delayed()
+}
+
+func (r *Run) delayed() string {
+	return fmt.Sprintf("this machine was delayed by up to %.1f s", r.Delay.Seconds())
+}
+
 // markInconclusive makes a failed run inconclusive if Run.Delay may have caused the failure. This is the case if the
 // delay is longer than maxDelay, or longer than the module of a deleted Pod stays on its base.
 func (r *Run) markInconclusive() {
 	if r.Result == Failed && r.Delay > min(maxDelay, api.Drain/time.Duration(max(r.Speed, 1))) {
 		r.Result = Errored
-		r.Failure = fmt.Sprintf("%s: this machine was delayed by up to %.1f s: %s", errInconclusive, r.Delay.Seconds(),
-			r.Failure)
+		r.Failure = fmt.Sprintf("%s: %s: %s", errInconclusive, r.delayed(), r.Failure)
 	}
 }
 

@@ -42,6 +42,15 @@ func TestDelayMakesFailureInconclusive(t *testing.T) {
 			tt.run.Inconclusive() != (tt.want == Errored) {
 			t.Errorf("%s: %s: %s, want %s", name, tt.run.Result, tt.run.Failure, tt.want)
 		}
+		cause := tt.run.InconclusiveCause()
+		if (cause != "") != (tt.want == Errored) || strings.Contains(cause, "why") ||
+			!strings.Contains(tt.run.Failure, cause) {
+			t.Errorf("%s: cause %q of %q", name, cause, tt.run.Failure)
+		}
+	}
+	late := Run{Result: Errored, Failure: "step 1: " + errEventsLate.Error() + ": why"}
+	if cause := late.InconclusiveCause(); cause != eventsLate {
+		t.Errorf("cause %q of %q", cause, late.Failure)
 	}
 }
 

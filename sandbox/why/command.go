@@ -271,7 +271,7 @@ func (v *explainer) refusal(m message, text string) *Answer {
 	cause, fix, found := strings.Cut(text, "; ")
 	a := v.answer(m, args{"error": cause})
 	if found {
-		a.Advice = fix
+		a.Advice = fix + v.recreate(m)
 	}
 	return a
 }

@@ -30,7 +30,8 @@ type explainer struct {
 type controller struct {
 	holder, env string
 	renewed     time.Time
-	runs        bool // the controller's Lease has not expired
+	lease       time.Duration // how long the Lease is valid after it is renewed
+	runs        bool          // the controller's Lease has not expired
 }
 
 func newExplainer(s *Snapshot, now time.Time) *explainer {
@@ -40,8 +41,8 @@ func newExplainer(s *Snapshot, now time.Time) *explainer {
 		if l.Spec.RenewTime != nil {
 			c.renewed = l.Spec.RenewTime.Time
 		}
-		duration := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
-		c.runs = now.Before(c.renewed.Add(duration))
+		c.lease = time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
+		c.runs = now.Before(c.renewed.Add(c.lease))
 		v.controllers = append(v.controllers, c)
 	}
 	slices.SortFunc(v.controllers,
@@ -53,6 +54,17 @@ func newExplainer(s *Snapshot, now time.Time) *explainer {
 // environments.
 func (v *explainer) controllerRuns(env string) bool {
 	return slices.ContainsFunc(v.controllers, func(c controller) bool { return c.runs && (env == "" || c.env == env) })
+}
+
+// lease returns how long a controller of an environment that has stopped may still be considered running. A Pod that
+// is younger may have been created after the controller stopped.
+func (v *explainer) lease(env string) (longest time.Duration) {
+	for _, c := range v.controllers {
+		if c.runs && c.env == env {
+			longest = max(longest, c.lease)
+		}
+	}
+	return longest
 }
 
 func (v *explainer) deleted() bool { return v.Pod.DeletionTimestamp != nil }

@@ -2,6 +2,7 @@ package why
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -33,7 +34,24 @@ func text(en, zh string) language.Text { return catalogue.Text(en, zh) }
 
 // answer returns an Answer with the texts of a message, in the language of the explainer.
 func (v *explainer) answer(m message, a args) *Answer {
-	return &Answer{Reason: m.reason, Cause: v.in(m.cause, a), Advice: v.in(m.advice, a)}
+	return &Answer{Reason: m.reason, Cause: v.in(m.cause, a), Advice: v.in(m.advice, a) + v.recreate(m)}
+}
+
+// recreate returns the end of the advice for a Pod without an owner, if the advice changes fields of the Pod that
+// Kubernetes does not allow to change. Otherwise, it returns "". Kubernetes allows changes to labels, annotations and
+// images, and additional tolerations.
+func (v *explainer) recreate(m message) string {
+	if v.Pod == nil || v.Pod.UID == "" || len(v.Pod.OwnerReferences) > 0 || !slices.Contains([]message{
+		msgNoModuleOnBase, msgWrongBaseName, msgWrongBaseVersion, msgNoBaseMatchesSelector, msgNoBaseMatchesAffinity,
+		msgNoSuchResource, msgLimitRange, msgNoFreeResources, msgNoFreeMetaspace, msgClaimUnbound,
+		msgVolumeUnavailable, msgSpreadLabelMissing, msgTopologySpread, msgPodAffinity, msgAntiAffinity,
+		msgHostPortTaken, msgUnknownScheduler, msgResourceClaims, msgNodeNameUnknown, msgVersionMissing,
+		msgVersionInvalid, msgLivenessProbeFailing, msgReadinessProbeFailing, msgReadinessGateMissing,
+		msgUnsupportedFields,
+	}, m) {
+		return ""
+	}
+	return v.in(partRecreate, nil)
 }
 
 // in formats a text in the language of the explainer.
@@ -47,7 +65,7 @@ func (v *explainer) count(n int, noun language.Text) string {
 	return plain.Count(n, noun.EN)
 }
 
-// meant returns "; did you mean X?", where X is the name in names that is most similar to name. It returns "" if no
+// meant returns " (did you mean X?)", where X is the name in names that is most similar to name. It returns "" if no
 // name is similar.
 func (v *explainer) meant(name string, names []string) string {
 	if found := plain.Similar(name, names); found != "" {
@@ -63,9 +81,12 @@ const (
 
 // Texts that are parts of several messages.
 var (
-	nounBase           = text("base", "个基座")
-	nounPod            = text("Pod", "个 Pod")
-	partDidYouMean     = text("; did you mean {name}?", "；是否想写 {name}？")
+	nounBase       = text("base", "个基座")
+	nounPod        = text("Pod", "个 Pod")
+	partDidYouMean = text(" (did you mean {name}?)", "(是否想写 {name}？)")
+	partRecreate   = text("; after a change of its manifest, the Pod must be deleted and created again, because "+
+		"Kubernetes does not allow changes to these fields",
+		"；修改 manifest 之后，必须删除并重新创建该 Pod，因为 Kubernetes 不允许修改这些字段")
 	partMore           = text("{names} and {n} more", "{names} 等，另有 {n} 个")
 	partNone           = text("none", "无")
 	partNextAttempt    = text("; the next attempt is at {time}", "；下一次尝试在 {time}")
@@ -184,8 +205,8 @@ var (
 	msgWrongBaseName = answer(WrongBaseName,
 		"no base is named {wanted}; base names in this cluster: {names}",
 		"没有名为 {wanted} 的基座；本集群中基座的名称：{names}",
-		"change {key} in the {where} to the name of a base, or start a base of that name{meant}",
-		"把 {where} 中的 {key} 改为某个基座的名称，或启动该名称的基座{meant}")
+		"change {key} in the {where} to the name of a base{meant}, or start a base of that name",
+		"把 {where} 中的 {key} 改为某个基座的名称{meant}，或启动该名称的基座")
 	msgWrongBaseVersion = answer(WrongBaseVersion,
 		"no otherwise matching base has the version {wanted}; their versions are {versions}",
 		"其他条件都满足的基座中没有版本 {wanted}；它们的版本为 {versions}",
@@ -219,6 +240,9 @@ var (
 		"没有运行中的 module controller 为该 Pod 加上对 {taint} 的容忍{last}",
 		"start the module controller, or add {toleration} to the tolerations",
 		"启动 module controller，或在 tolerations 中加上 {toleration}")
+	msgTolerationNotAddedYet = answer(NotTakenUp,
+		"the Pod is {age} old, and the controller has not yet added the toleration of the taint {taint}",
+		"该 Pod 创建于 {age} 之前，controller 还没有加上对污点 {taint} 的容忍", waitForController, waitForControllerZH)
 	msgEnvironmentTolerationMissing = answer(EnvironmentTolerationMissing,
 		"the Pod does not tolerate the taint {taint}, and the controller has not added the toleration",
 		"该 Pod 不容忍污点 {taint}，controller 也没有加上这个容忍",
@@ -357,6 +381,10 @@ var (
 const (
 	startController   = "start the module controller; in a sandbox: koupsandbox component start module-controller"
 	startControllerZH = "启动 module controller；在沙箱中：koupsandbox component start module-controller"
+
+	waitForController = "wait a few seconds; then check that the module controller is running, and its log; in a " +
+		"sandbox: koupsandbox status"
+	waitForControllerZH = "等待数秒；之后检查 module controller 是否在运行，以及它的日志；在沙箱中：koupsandbox status"
 )
 
 // Messages about a Pod on a base that no controller serves, or that is unreachable.
@@ -445,9 +473,7 @@ var (
 		msgCommandSent.advice.EN, msgCommandSent.advice.ZH)
 	msgNotTakenUp = answer(NotTakenUp,
 		"the Pod has been bound to {base} for {age}, but the controller has not reported its status yet",
-		"该 Pod 绑定到 {base} 已 {age}，controller 还没有上报它的状态",
-		"wait a few seconds; then check the log of the module controller",
-		"等待数秒；之后检查 module controller 的日志")
+		"该 Pod 绑定到 {base} 已 {age}，controller 还没有上报它的状态", waitForController, waitForControllerZH)
 	msgCommandNotSent = answer(CommandNotSent,
 		"{module} is not installed on {base} yet: the controller has not sent the command",
 		"{module} 等待安装到 {base}，controller 还没有为它下发指令",
@@ -626,9 +652,12 @@ var (
 		"{workload} has {ready} of {desired} Pods Ready; it waits for Pod {pod}: {cause}",
 		"{workload} 的 {desired} 个 Pod 中有 {ready} 个 Ready；它在等待 Pod {pod}：{cause}",
 		"{advice}", "{advice}")
+	partPodReady    = text("1 Pod is Ready", "共有 1 个 Pod 为 Ready")
+	partPodsReady   = text("{n} Pods are Ready", "共有 {n} 个 Pod 为 Ready")
 	msgRolloutStuck = answer(RolloutStuck,
-		"the update of {workload} has {updated} of {desired} Pods, {ready} Ready; it waits for Pod {pod}: {cause}",
-		"{workload} 的更新已有 {desired} 个 Pod 中的 {updated} 个，{ready} 个 Ready；它在等待 Pod {pod}：{cause}",
+		"{workload} is being updated: {updated} of {desired} Pods have the new version; {ready} in total; the update "+
+			"waits for Pod {pod}: {cause}",
+		"{workload} 正在更新：{desired} 个 Pod 中有 {updated} 个是新版本；{ready}；更新在等待 Pod {pod}：{cause}",
 		"{advice}", "{advice}")
 	msgPodsNotCreatedYet = answer(PodsNotMade,
 		"{workload} requests {pods}, but has {n}; it was created {age} ago",

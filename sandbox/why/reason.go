@@ -222,7 +222,7 @@ var meanings = []ReasonText{
 	meaning(ModuleStopped, "The module has stopped.", "模块已停止。"),
 	meaning(CommandUnderWay, "The base has not answered the command yet.", "基座尚未应答指令。"),
 	meaning(CommandNotSent, "The controller has not sent the command yet.", "Module Controller 尚未下发指令。"),
-	meaning(NotTakenUp, "The controller has not reported a status of the Pod yet.", "Module Controller 尚未上报 Pod 的状态。"),
+	meaning(NotTakenUp, "The controller has not processed the Pod yet.", "Module Controller 尚未处理该 Pod。"),
 
 	meaning(LivenessProbeFailing, "A liveness probe fails.", "存活探针失败。"),
 	meaning(ReadinessProbeFailing, "A readiness probe fails.", "就绪探针失败。"),

@@ -134,6 +134,10 @@ func untolerated(v *explainer) *Answer {
 	case found && len(named) == 0 && !v.controllerRuns(t.Value) && v.ours(p.decisive[0].base):
 		a["last"] = v.lastController(t.Value)
 		return v.answer(msgNoControllerAddsToleration, a)
+	case found && len(named) == 0 && v.now.Sub(v.Pod.CreationTimestamp.Time) < v.lease(t.Value) &&
+		v.ours(p.decisive[0].base):
+		a["age"] = v.ago(v.Pod.CreationTimestamp.Time)
+		return v.answer(msgTolerationNotAddedYet, a)
 	case found && len(named) == 0:
 		return v.answer(msgEnvironmentTolerationMissing, a)
 	case found:

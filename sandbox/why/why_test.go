@@ -119,6 +119,14 @@ var situations = []situation{
 	{name: "environment is not tolerated",
 		snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[:1] })),
 		want:     why.EnvironmentTolerationMissing, names: []string{labels.TaintEnv + "=dev:NoExecute"}},
+	{name: "environment is not tolerated by a new Pod", snapshot: ofPod(pod(func(p *corev1.Pod) {
+		p.Spec.Tolerations, p.CreationTimestamp = p.Spec.Tolerations[:1], past(14*time.Second)
+	})), want: why.NotTakenUp, names: []string{"14s", labels.TaintEnv + "=dev:NoExecute"}},
+	{name: "environment is not tolerated by a new Pod, and another controller serves the bases",
+		snapshot: ofPod(pod(func(p *corev1.Pod) {
+			p.Spec.Tolerations, p.CreationTimestamp = p.Spec.Tolerations[:1], past(time.Second)
+		}), bases(base(1, "base", "1.0.0", func(n *corev1.Node) { n.Annotations = nil }))),
+		want: why.EnvironmentTolerationMissing},
 	{name: "environment is not tolerated, and no controller runs",
 		snapshot: ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations = p.Spec.Tolerations[:1] }),
 			controllers(controller("controller-1", "dev", time.Minute))), want: why.ControllerNotRunning,
@@ -541,7 +549,13 @@ var situations = []situation{
 	{name: "a rollout", snapshot: with(
 		deployment(func(d *appsv1.Deployment) { d.Status.UpdatedReplicas, d.Status.Replicas = 1, 4 }),
 		func(s *why.Snapshot) { s.Pod = pod(selects(labels.BaseName, "bsae")) }), want: why.RolloutStuck,
-		because: why.WrongBaseName, names: []string{"1 of 3 Pods", "Pod biz1-x", "bsae"}},
+		because: why.WrongBaseName,
+		names:   []string{"1 of 3 Pods have the new version; 3 Pods are Ready in total", "Pod biz1-x", "bsae"}},
+	{name: "a rollout with one Ready Pod", snapshot: with(
+		deployment(func(d *appsv1.Deployment) {
+			d.Status.UpdatedReplicas, d.Status.Replicas, d.Status.ReadyReplicas = 1, 4, 1
+		}), func(s *why.Snapshot) { s.Pod = pod(selects(labels.BaseName, "bsae")) }), want: why.RolloutStuck,
+		because: why.WrongBaseName, names: []string{"1 Pod is Ready in total"}},
 	{name: "Pods that are not Ready",
 		snapshot: with(deployment(func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 2 }),
 			func(s *why.Snapshot) { s.Pod = pod(requests("1Gi")) }), want: why.PodNotReady,
@@ -604,6 +618,32 @@ func TestExplainRedactsCredentials(t *testing.T) {
 	if strings.Contains(text, "hunter2") || strings.Contains(text, "SECRET") || strings.Count(text, redacted) != 4 ||
 		!strings.Contains(text, "oss://***@host/biz1.jar") {
 		t.Errorf("the answer has credentials, or lacks a URL: %s", text)
+	}
+}
+
+// TestRecreate checks that the advice for a Pod without an owner states that the Pod must be created again, if
+// Kubernetes does not allow changes to the fields.
+func TestRecreate(t *testing.T) {
+	owned := func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "biz1"}} }
+	wrong := selects(labels.BaseName, "bsae")
+	for name, tt := range map[string]struct {
+		snapshot *why.Snapshot
+		want     bool
+	}{
+		"node selector":               {ofPod(pod(wrong)), true},
+		"node selector with an owner": {ofPod(pod(wrong, owned)), false},
+		"version":                     {checked(func(p *corev1.Pod) { p.Spec.Containers[0].Env = nil }), true},
+		"tolerations":                 {ofPod(pod(func(p *corev1.Pod) { p.Spec.Tolerations = nil })), false},
+	} {
+		for l, end := range map[language.Language]string{
+			language.English: "the Pod must be deleted and created again, because Kubernetes does not allow changes " +
+				"to these fields",
+			language.Chinese: "必须删除并重新创建该 Pod，因为 Kubernetes 不允许修改这些字段",
+		} {
+			if a := why.ExplainIn(l, tt.snapshot, now); strings.HasSuffix(a.Advice, end) != tt.want {
+				t.Errorf("%s: the advice ends with %q: %t, want %t; advice: %s", name, end, !tt.want, tt.want, a.Advice)
+			}
+		}
 	}
 }
 

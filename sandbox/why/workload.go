@@ -232,7 +232,10 @@ func waitsForPod(v *explainer) *Answer {
 	if v.Pod != nil {
 		m := msgPodNotReady
 		if w.total > w.updated {
-			m = msgRolloutStuck
+			m, a["ready"] = msgRolloutStuck, v.in(partPodsReady, args{"n": w.ready})
+			if w.ready == 1 {
+				a["ready"] = partPodReady
+			}
 		}
 		a["pod"] = v.Pod.Name
 		return v.because(m, *pod(v.asPod(v.Pod)), a)

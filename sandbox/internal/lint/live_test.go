@@ -90,7 +90,11 @@ func TestLive(t *testing.T) {
 			manifest("biz2", "base.koupleless.io/name: base", strings.ReplaceAll(dev, "dev", "test"), "1Mi"), nil,
 			[]string{"9 error live-nowhere schedule.koupleless.io/node-env test dev NoExecute"}},
 		"missing environment with a controller": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"), nil,
-			[]string{"toleration-env"}},
+			[]string{"11 warning toleration-env bundled ModuleController V2"}},
+		"environment with another effect": {
+			manifest("biz2", "base.koupleless.io/name: base",
+				strings.ReplaceAll(dev, "NoExecute", "NoSchedule"), "1Mi"), nil,
+			[]string{"live-nowhere", "11 error toleration-env NoExecute"}},
 		"missing environment without a controller": {manifest("biz2", "base.koupleless.io/name: base", "", "1Mi"),
 			func(l *lint.Live) { l.Bases.Controllers = nil }, []string{
 				"live-nowhere", "toleration-env"}},

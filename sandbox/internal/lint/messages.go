@@ -164,10 +164,13 @@ var (
 			"so it creates none; tolerations that the controller adds to Pods have no effect",
 		"不容忍每个基座都有的污点 "+labels.TaintEnv+"：DaemonSet 只按其模板创建 Pod，因此一个也不创建；controller 为 Pod 加上的容忍无效")
 	msgEnvironment = text(
-		"the taint "+labels.TaintEnv+
-			" of every base is not tolerated, so the Pods stay Pending, unless the controller "+
-			"adds the toleration, as the bundled controller does",
-		"不容忍每个基座都有的污点 "+labels.TaintEnv+"，因此这些 Pod 一直 Pending，除非 controller 加上该容忍(自带的 controller 会加)")
+		"the taint "+labels.TaintEnv+" of every base is not tolerated: the bundled controller adds the toleration of "+
+			"its environment; ModuleController V2 does not, so the Pods stay Pending",
+		"不容忍每个基座都有的污点 "+labels.TaintEnv+"：自带的 controller 会加上其环境的容忍；ModuleController V2 不会，因此这些 Pod 一直 Pending")
+	msgEnvironmentEffect = text(
+		"the toleration of "+labels.TaintEnv+" does not have the effect NoExecute, so the Pods stay Pending; the "+
+			"bundled controller adds no other one",
+		"对 "+labels.TaintEnv+" 的容忍，其 effect 不是 NoExecute，因此这些 Pod 一直 Pending；自带的 controller 不会加上另一个容忍")
 	msgOtherEnvironment = text("it tolerates only bases of another environment, not of {env}",
 		"它只容忍其他环境的基座，不容忍 {env} 的")
 	msgOlderNodeLabel = text(

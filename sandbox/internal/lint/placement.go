@@ -119,6 +119,9 @@ func (l *linter) checkTolerations(w *workload) {
 	switch {
 	case !tolerates(labels.TaintEnv, "") && w.kind == "DaemonSet":
 		l.find("daemonset-toleration-env", &w.object, at, msgDaemonSetEnvironment, nil)
+	case !tolerates(labels.TaintEnv, "") &&
+		slices.ContainsFunc(list, func(t corev1.Toleration) bool { return t.Key == labels.TaintEnv }):
+		l.find("toleration-env", &w.object, at, msgEnvironmentEffect, nil).Level = Error
 	case !tolerates(labels.TaintEnv, ""):
 		l.find("toleration-env", &w.object, at, msgEnvironment, nil)
 	case l.o.Env != "" && !tolerates(labels.TaintEnv, l.o.Env):

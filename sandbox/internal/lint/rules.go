@@ -192,19 +192,20 @@ var rules = []rule{
 		"Kubernetes ignores the namespace in the metadata of a Pod template.",
 		text("set the namespace in the metadata of the workload",
 			"在工作负载的 metadata 中设置 namespace")},
-	{"toleration-env", Error, "Module Pods tolerate schedule.koupleless.io/node-env",
+	{"toleration-env", Warning, "Module Pods tolerate schedule.koupleless.io/node-env",
 		"The Node of every base has the taints schedule.koupleless.io/virtual-node=True " +
 			"and\nschedule.koupleless.io/node-env=ENV, both NoExecute. The examples of the module\nrelease document " +
 			"and of the operations guide tolerate only the first, so their Pods\nare not scheduled. The bundled " +
 			"controller adds the toleration of its environment to a\nPod without one, unless " +
-			"LEAVE_POD_TOLERATIONS is set.",
+			"LEAVE_POD_TOLERATIONS is set; ModuleController V2 does not. A toleration\nwith another effect than " +
+			"NoExecute is an error.",
 		text("tolerate schedule.koupleless.io/node-env with the value of your environment and the effect NoExecute",
 			"容忍 schedule.koupleless.io/node-env，值为自己的环境，effect 为 NoExecute")},
 	{"toleration-other-env", Error, "Module Pods tolerate their own environment",
 		"Bases of an environment have the taint schedule.koupleless.io/node-env=ENV. The Pod\nin the principle " +
 			"document tolerates test, and the Node next to it belongs to dev.",
-		text("tolerate the intended environment",
-			"容忍预期的环境")},
+		text("tolerate it, or set --env and spec.env to your environment",
+			"容忍该环境，或把 --env 和 spec.env 设为自己的环境")},
 	{"toleration-virtual-node", Error, "Module Pods tolerate schedule.koupleless.io/virtual-node",
 		"The Node of every base has this taint, to keep ordinary Pods away.",
 		text("tolerate schedule.koupleless.io/virtual-node, operator Equal, value \"True\", effect NoExecute",

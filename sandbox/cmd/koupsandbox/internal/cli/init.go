@@ -26,11 +26,13 @@ func (s *commands) init() *cli.Command {
 		Description: describe(
 			`The default of DIR is the current directory. Existing files are not overwritten. The created
 scenarios pass without changes: make test`,
-			"koupsandbox init order", "koupsandbox init --ci gitlab stock"),
+			"koupsandbox init order", "koupsandbox init --ci gitlab --env test stock"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: nameFlag, Usage: "`NAME`: name of the module",
 				DefaultText: "the name of the directory",
 				Category:    outputCategory},
+			&cli.StringFlag{Name: "env", Usage: "`ENV`: environment of the module's bases; sandbox.yaml is also created",
+				DefaultText: "dev", Category: outputCategory},
 			&cli.StringFlag{Name: "ci", Usage: "`SYSTEM`: CI system that runs the scenarios: github, gitlab or none",
 				Value: string(examples.GitHub), Category: outputCategory},
 		},
@@ -51,7 +53,12 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	if !slices.Contains(examples.Systems(), ci) {
 		return usageError{fmt.Errorf("invalid --ci %q; use one of: github, gitlab, none", ci)}
 	}
-	o := examples.Options{Name: name, CI: ci}
+	o := examples.Options{Name: name, CI: ci, Env: c.String("env")}
+	if c.IsSet("env") {
+		if err := v1alpha1.ValidateName(o.Env); err != nil {
+			return usageError{fmt.Errorf("--env %q %w", o.Env, err)}
+		}
+	}
 	if v := version.String(); version.Released(v) {
 		o.Version = v
 	}

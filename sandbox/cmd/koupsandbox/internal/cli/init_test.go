@@ -4,10 +4,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
 // tree returns the content of each file in a directory tree, by path.
@@ -82,6 +88,60 @@ func TestInit(t *testing.T) {
 	}
 }
 
+// TestInitForAnEnvironment checks that the files that init writes for an environment use it: the manifests, the
+// Makefile, and the CI files. A sandbox with the written configuration has this environment.
+func TestInitForAnEnvironment(t *testing.T) {
+	for ci, tc := range map[string]struct{ file, env string }{
+		"github": {".github/workflows/scenarios.yml", "jobs.scenarios.env"}, "gitlab": {".gitlab-ci.yml", "variables"},
+		"none": {}} {
+		t.Run(ci, func(t *testing.T) {
+			home := t.TempDir()
+			for _, args := range [][]string{{"HOME/before"}, {"--env", "1", "HOME/order"}} {
+				args = append([]string{"init", "--name", "order", "--ci", ci}, args...)
+				if got := run(t, home, args...); got.Code != 0 {
+					t.Fatalf("init: %+v", got)
+				}
+			}
+			before, written := tree(t, filepath.Join(home, "before")), tree(t, filepath.Join(home, "order"))
+			var changed []string
+			for name, text := range written {
+				if text != before[name] {
+					changed = append(changed, name)
+				}
+			}
+			slices.Sort(changed)
+			want := []string{"Makefile", "manifests/deployment.yaml", "sandbox.yaml"}
+			if tc.file != "" {
+				want = append([]string{tc.file}, want...)
+				var workflow map[string]any
+				check.Must(t, yaml.Unmarshal([]byte(written[tc.file]), &workflow))
+				config, _, err := unstructured.NestedString(workflow,
+					append(strings.Split(tc.env, "."), "KOUPSANDBOX_CONFIG")...)
+				if config != "sandbox.yaml" || err != nil {
+					t.Errorf("KOUPSANDBOX_CONFIG is %q (%v) in:\n%s", config, err, written[tc.file])
+				}
+			}
+			if diff := cmp.Diff(want, changed); diff != "" {
+				t.Errorf("files that depend on the environment (-want +got):\n%s", diff)
+			}
+			if !strings.Contains(written["Makefile"], "\nexport KOUPSANDBOX_CONFIG = sandbox.yaml\n") ||
+				!strings.Contains(written["Makefile"], " lint --env 1 ") {
+				t.Errorf("Makefile:\n%s", written["Makefile"])
+			}
+			if diff := cmp.Diff(result{0, "", ""},
+				run(t, home, "scenario", "lint", "--env", "1", "HOME/order/manifests",
+					"HOME/order/scenarios")); diff != "" {
+				t.Errorf("lint (-want +got):\n%s", diff)
+			}
+			config, origins, err := v1alpha1.Decode("sandbox.yaml", []byte(written["sandbox.yaml"]))
+			err = v1alpha1.Complete(config, origins, err)
+			if err != nil || config.Spec.Env != "1" {
+				t.Errorf("sandbox.yaml: %v:\n%s", err, written["sandbox.yaml"])
+			}
+		})
+	}
+}
+
 // TestInitKeepsExistingFiles checks that init fails and writes nothing if one of the files already exists.
 func TestInitKeepsExistingFiles(t *testing.T) {
 	home := t.TempDir()
@@ -116,6 +176,8 @@ func TestInitRejectsInvalidArguments(t *testing.T) {
 	}{
 		{[]string{"a", "b"}, "init one"},
 		{[]string{"--ci", "jenkins", "HOME/a"}, `--ci "jenkins" github, gitlab, none`},
+		{[]string{"--env", "My", "HOME/a"}, `--env "My" 63`},
+		{[]string{"--env", "", "HOME/a"}, `--env ""`},
 		{[]string{"--name", "My", "HOME/a"}, `--name "My" 63`},
 		{[]string{"--name", "on", "HOME/a"}, `--name "on" YAML`},
 		{[]string{"--name", "1e3", "HOME/a"}, `--name "1e3" YAML`},

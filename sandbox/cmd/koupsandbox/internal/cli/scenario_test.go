@@ -172,6 +172,19 @@ spec:
 		run(t, home, "scenario", "lint", "--env", "test", "HOME/named.yaml")); diff != "" {
 		t.Errorf("with --env (-want +got):\n%s", diff)
 	}
+	// The bundled controller adds the toleration of its environment.
+	without := strings.Replace(named, ", {key: schedule.koupleless.io/node-env, value: test}", "", 1)
+	check.Must(t, os.WriteFile(filepath.Join(home, "without.yaml"), []byte(without), 0o600))
+	got = run(t, home, "scenario", "lint", "--env", "test", "HOME/without.yaml")
+	if got.Code != 0 || !strings.HasSuffix(got.Out, " [toleration-env]\n") {
+		t.Errorf("without a toleration of an environment: %+v", got)
+	}
+	check.ContainsWords(t, got.Out, "warning bundled ModuleController V2")
+	got = run(t, home, "scenario", "lint", "--env", "dev", "HOME/named.yaml")
+	if got.Code != 1 || !strings.HasSuffix(got.Out,
+		"; tolerate it, or set --env and spec.env to your environment [toleration-other-env]\n") {
+		t.Errorf("with a toleration of another environment: %+v", got)
+	}
 	r := run(t, home, "scenario", "lint", "-o", "json", "HOME/pod.yaml")
 	if r.Code != 1 || !strings.Contains(r.Out, `"rule": "component-missing"`) || !strings.Contains(r.Out, `"line": 3`) {
 		t.Errorf("as JSON: %+v", r)

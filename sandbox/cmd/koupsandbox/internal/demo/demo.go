@@ -126,7 +126,9 @@ func runScenarios(ctx context.Context, up *sandbox.Sandbox, scenarios []*source.
 	for _, run := range report.Runs {
 		run.RerunCommand = "koupsandbox demo" // the scenarios are embedded in the binary
 	}
-	t.printResults(report)
+	if !errors.Is(CheckResult(report), errInconclusive) {
+		t.printResults(report)
+	}
 	return report, nil
 }
 
@@ -154,16 +156,22 @@ func load() (scenarios []*source.Scenario, err error) {
 	return scenarios, nil
 }
 
+var errInconclusive = errors.New("the demo is inconclusive")
+
 // CheckResult returns an error if the demo results are unexpected. The run of the Deployment must lose no requests,
-// and the run of the DaemonSet must fail because requests were lost.
+// and the run of the DaemonSet must fail because requests were lost. If a run is inconclusive and the
+// other run has the expected result, the error states only why the run is inconclusive.
 func CheckResult(r *scenario.Report) error {
 	var errs []error
+	cause := "" // of an inconclusive run
 	for _, run := range r.Runs {
 		lost, sent := 0, 0
 		for _, t := range run.Traffic {
 			lost, sent = lost+t.Summary.Lost, sent+t.Sent
 		}
 		switch {
+		case run.Inconclusive():
+			cause = run.InconclusiveCause()
 		case run.Scenario == deployment && (run.Result != scenario.Passed || sent == 0):
 			errs = append(errs, fmt.Errorf("the Deployment should lose no requests, but %s", runResult(run)))
 		case run.Scenario == daemonSet && (run.Result != scenario.Failed || lost == 0):
@@ -173,6 +181,9 @@ func CheckResult(r *scenario.Report) error {
 	}
 	if len(r.Runs) != 2 {
 		errs = append(errs, fmt.Errorf("expected 2 runs, got %d", len(r.Runs)))
+	}
+	if len(errs) == 0 && cause != "" {
+		return fmt.Errorf("%w: %s; close other programs and run it again", errInconclusive, cause)
 	}
 	return errors.Join(errs...)
 }

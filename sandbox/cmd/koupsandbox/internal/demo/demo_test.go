@@ -2,6 +2,7 @@ package demo
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"os"
 	"strings"
@@ -154,6 +155,29 @@ func TestPrinter(t *testing.T) {
 	}
 }
 
+// TestPrinterRepeatsARun checks that the printer announces the repetition of an inconclusive run, and ignores the
+// versions on the bases of the first run.
+func TestPrinterRepeatsARun(t *testing.T) {
+	var out bytes.Buffer
+	printer := newPrinter(Options{Out: &out, Width: 60, Clock: clocktesting.NewFakePassiveClock(start)})
+	first := run(deployment, scenario.Errored, 900, 1)
+	first.Failure, first.Delay = "inconclusive: why", 1100*time.Millisecond
+	for range 2 {
+		printer.progress(scenario.ProgressEvent{Kind: scenario.RunStarted, Run: first})
+		for _, e := range []events.Event{module(500, "1.0.0", active), module(1200, "2.0.0", active),
+			module(1200, "1.0.0", "DEACTIVATED")} {
+			e.Module.Base = "deployment-x7k2p-base-1"
+			printer.observe(e)
+		}
+		printer.progress(scenario.ProgressEvent{Kind: scenario.RunPostponed, Run: first})
+	}
+	line := "Deployment   1.2s  base-1 switches from 1.0.0 to 2.0.0\n"
+	want := line + "── inconclusive: this machine was delayed by up to 1.1 s; repeating the run ──\n" + line
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}
+
 // TestCheckResult checks that CheckResult returns an error that names the workload if a demo run does not have the
 // expected result.
 func TestCheckResult(t *testing.T) {
@@ -182,6 +206,18 @@ func TestCheckResult(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
+	}
+	inconclusive := run(daemonSet, scenario.Errored, 900, 9)
+	inconclusive.Delay = 1100 * time.Millisecond
+	inconclusive.Failure = "inconclusive: this machine was delayed by up to 1.1 s: 9 requests lost"
+	want := "the demo is inconclusive: this machine was delayed by up to 1.1 s; close other programs and run it again"
+	err := CheckResult(&scenario.Report{Runs: []*scenario.Run{run(deployment, scenario.Passed, 900, 0), inconclusive}})
+	if err == nil || err.Error() != want || !errors.Is(err, errInconclusive) {
+		t.Errorf("an inconclusive run: got %v, want %s", err, want)
+	}
+	err = CheckResult(&scenario.Report{Runs: []*scenario.Run{run(deployment, scenario.Failed, 900, 1), inconclusive}})
+	if err == nil || errors.Is(err, errInconclusive) {
+		t.Errorf("an inconclusive run and an unexpected result: got %v", err)
 	}
 	if CheckResult(&scenario.Report{}) == nil {
 		t.Error("a report without runs is accepted")

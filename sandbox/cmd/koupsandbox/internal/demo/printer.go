@@ -46,6 +46,7 @@ type column struct {
 	group                          string
 	start                          time.Time
 	bases                          map[string]*baseTracker
+	inconclusive                   string // cause if the first run was inconclusive; empty otherwise
 }
 
 func newPrinter(o Options) *printer {
@@ -58,11 +59,10 @@ func newPrinter(o Options) *printer {
 	}
 	t := &printer{out: o.Out, color: o.Color, clock: o.Clock, width: (width - 3) / 2, columns: []*column{
 		{scenario: deployment, title: "Deployment", about: "new version installed first",
-			bases: map[string]*baseTracker{},
 			lesson: "The new version is installed while the old version is active. The base switches " +
 				"between them, and " +
 				"then uninstalls the old version."},
-		{scenario: daemonSet, title: "DaemonSet", about: "old version removed first", bases: map[string]*baseTracker{},
+		{scenario: daemonSet, title: "DaemonSet", about: "old version removed first",
 			lesson: "Without maxSurge, a DaemonSet deletes the old Pod of a base before it creates the new " +
 				"one. The base " +
 				"answers 404 until the new version is installed. With maxSurge: 1, no request is lost."},
@@ -100,7 +100,12 @@ func (t *printer) progress(e scenario.ProgressEvent) {
 		}
 		switch e.Kind {
 		case scenario.RunStarted:
-			c.group, c.start = e.Run.Namespace, t.clock.Now()
+			if c.inconclusive != "" {
+				t.printf("── inconclusive: %s; repeating the run ──\n", c.inconclusive)
+			}
+			c.group, c.start, c.bases = e.Run.Namespace, t.clock.Now(), map[string]*baseTracker{}
+		case scenario.RunPostponed:
+			c.inconclusive = e.Run.InconclusiveCause()
 		case scenario.StepEnded:
 			if e.Step.Result == scenario.Passed || e.Step.Action == "traffic" {
 				t.printLine(c, e.Step.Started.Add(e.Step.Elapsed), e.Step.Name, "")
