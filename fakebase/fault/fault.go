@@ -21,20 +21,20 @@ const (
 	// KindHang makes a command hang until the base process ends, even if the fault is cleared. The command keeps its
 	// lock.
 	KindHang Kind = "hang"
-	// KindCrash ends the base process during a matching command, or Delay after the fault is set if Match is empty. If
-	// Count is more than 1, it also ends each restarted process after Delay.
+	// KindCrash ends the base process during a matching command. If Match is empty, the process ends Delay after the
+	// fault is set. If Count is more than 1, each restarted process also ends after Delay.
 	KindCrash Kind = "crash"
-	// KindSilent suppresses heartbeats. Commands still work.
+	// KindSilent suppresses heartbeats. The base still executes commands.
 	KindSilent Kind = "silent"
-	// KindDeaf drops commands. Heartbeats still work.
+	// KindDeaf drops commands. The base still sends heartbeats.
 	KindDeaf Kind = "deaf"
 	// KindDisconnect closes the MQTT connection and the HTTP port (state).
 	KindDisconnect Kind = "disconnect"
 	// KindSlowLink delays all MQTT messages by Delay, and keeps their order.
 	KindSlowLink Kind = "slowLink"
-	// KindDuplicate sends an MQTT message twice; over HTTP, a heartbeat.
+	// KindDuplicate sends an MQTT message (or an HTTP heartbeat) twice.
 	KindDuplicate Kind = "duplicate"
-	// KindDelay delays an MQTT message by Delay; over HTTP, a heartbeat. Later messages are not delayed.
+	// KindDelay delays an MQTT message (or an HTTP heartbeat) by Delay, but does not delay later messages.
 	KindDelay Kind = "delay"
 	// KindReorder sends an MQTT message after the next message, or after Delay (default 1 s).
 	KindReorder Kind = "reorder"
@@ -45,19 +45,20 @@ const (
 	KindCorrupt Kind = "corrupt"
 	// KindClockSkew shifts the timestamps that the base sends by Skew (state).
 	KindClockSkew Kind = "clockSkew"
-	// KindFlapping reports matching modules alternately as activated and deactivated, each for Period (default 5 s)
-	// (state).
+	// KindFlapping reports matching modules alternately as activated and deactivated, and changes the reported state
+	// every Period (default 5 s) (state).
 	KindFlapping Kind = "flapping"
-	// KindMetaspaceFull reports an exhausted metaspace in the health, and rejects installs (state).
+	// KindMetaspaceFull makes the base report an exhausted metaspace in its health, and reject installs (state).
 	KindMetaspaceFull Kind = "metaspaceFull"
-	// KindActuatorDown sets the health of matching modules to DOWN, or of the base if Match has no module (state).
+	// KindActuatorDown sets the health of matching modules to DOWN. If Match has no module, it sets the health of the
+	// base to DOWN (state).
 	KindActuatorDown Kind = "actuatorDown"
 	// KindUninstalled uninstalls matching modules, or all modules, Delay after the fault is set. The controller is not
 	// notified.
 	KindUninstalled Kind = "uninstalled"
 	// KindWebRefuse closes the listener for module traffic (state).
 	KindWebRefuse Kind = "webRefuse"
-	// KindStartFailed makes the base fail to start, with the health DOWN (state).
+	// KindStartFailed makes the base fail to start and report the health DOWN (state).
 	KindStartFailed Kind = "startFailed"
 )
 
@@ -84,7 +85,7 @@ type Match struct {
 
 // Restart describes the restart of a crashed base process.
 type Restart struct {
-	// After is the time between the crash and the restart. Default and minimum: 500 ms.
+	// After is the time between the crash and the restart. The default is also the minimum: 500 ms.
 	After Duration `json:"after,omitempty"`
 	// NewIdentity gives the restarted base a new random identity. Default: the identity stays the same.
 	NewIdentity bool `json:"newIdentity,omitempty"`
@@ -114,9 +115,9 @@ type Fault struct {
 	Message string `json:"message,omitempty"`
 	// Delay is the delay for the kinds latency, crash, slowLink, delay, reorder, stale and uninstalled.
 	Delay Delay `json:"delay,omitzero"`
-	// Period is the half period for the kind flapping. Default: 5 s.
+	// Period is the time between two changes of the reported state (kind flapping). Default: 5 s.
 	Period Duration `json:"period,omitempty"`
-	// Skew is the clock error for the kind clockSkew. It is negative for a slow clock.
+	// Skew is the clock offset (kind clockSkew). A negative offset means that the clock is slow.
 	Skew Duration `json:"skew,omitempty"`
 	// Restart configures the restart after a crash (kind crash). Default: the process stays down until Base.Restart
 	// is called.

@@ -36,19 +36,20 @@ var FaultTargets = []FaultTarget{TargetBase, TargetAPI, TargetMQTT}
 const (
 	// APIHoldWatch delays the watch events of a resource until the fault ends, and then delivers them in order (state).
 	APIHoldWatch fault.Kind = "holdWatch"
-	// APICutWatch closes the open watches. With relist, the next watch of each resource fails with 410 Gone.
+	// APICutWatch closes all open watches. With relist, the next watch of each resource fails with 410 Gone.
 	APICutWatch fault.Kind = "cutWatch"
-	// APIRefuse answers a request with status 409, 429 or 500. The API server does not receive it.
+	// APIRefuse answers a request with status 409, 429 or 500, without forwarding it to the API server.
 	APIRefuse fault.Kind = "refuse"
-	// APILoseAnswer forwards a write, and closes the connection without the response.
+	// APILoseAnswer forwards a write request, but closes the connection instead of returning the response.
 	APILoseAnswer fault.Kind = "loseAnswer"
-	// APIKillBefore kills the controller before a write, which is not executed.
+	// APIKillBefore kills the controller when it sends a write request, which is not forwarded.
 	APIKillBefore fault.Kind = "killBefore"
-	// APIKillAfter kills the controller after a write, before it receives the response.
+	// APIKillAfter kills the controller after its write request was executed, before it receives the response.
 	APIKillAfter fault.Kind = "killAfter"
 	// APIDelay delays requests by Delay.
 	APIDelay fault.Kind = "delay"
-	// APIOldList answers lists with resourceVersion=0 with the objects that existed when the fault was set (state).
+	// APIOldList answers list requests that have resourceVersion=0 from a snapshot taken when the fault was set
+	// (state).
 	APIOldList fault.Kind = "oldList"
 	// APIBlackHole keeps connections open, but forwards no data until the fault ends (state).
 	APIBlackHole fault.Kind = "blackHole"
@@ -72,9 +73,9 @@ const (
 	MQTTDuplicate fault.Kind = "duplicate"
 	// MQTTReorder delivers a message after the next message with a different topic, or after one second.
 	MQTTReorder fault.Kind = "reorder"
-	// MQTTKillBefore kills the controller before a message, which is not delivered.
+	// MQTTKillBefore kills the controller instead of delivering a message.
 	MQTTKillBefore fault.Kind = "killBefore"
-	// MQTTKillAfter kills the controller after a message.
+	// MQTTKillAfter kills the controller after a message is delivered.
 	MQTTKillAfter fault.Kind = "killAfter"
 	// MQTTNote counts messages and delivers them unchanged, so that a step can await them.
 	MQTTNote fault.Kind = "note"
@@ -104,7 +105,7 @@ type Fault struct {
 	// Count is the number of times that the fault is triggered before it ends. Default: no limit for the target base
 	// (crash: 1) and for the API kind delay; otherwise 1.
 	Count int `json:"count,omitempty" jsonschema:"minimum=0,maximum=1000000"`
-	// Probability is the probability that a match triggers the fault, from 0 to 1. Default: 1.
+	// Probability is the probability, from 0 to 1, that a match triggers the fault. Default: 1.
 	Probability float64 `json:"probability,omitempty"`
 	// For is the duration of the fault. Default: for the target base, until the fault is cleared; for api and mqtt,
 	// 30s (maximum: 10m).
@@ -115,17 +116,18 @@ type Fault struct {
 	Message string `json:"message,omitempty"`
 	// Status is the HTTP status (kind refuse): 409 (update and patch only), 429 or 500.
 	Status int `json:"status,omitempty" jsonschema:"enum=409,enum=429,enum=500"`
-	// RetryAfter is the Retry-After header of status 429, in whole seconds. Default: 1s.
+	// RetryAfter is the value of the Retry-After header for status 429, in whole seconds. Default: 1s.
 	RetryAfter fault.Duration `json:"retryAfter,omitempty"`
 	// Relist makes the next watch of each resource fail with 410 Gone (kind cutWatch). Default: false.
 	Relist bool `json:"relist,omitempty"`
 	// Delay is the delay for the kinds latency, crash, slowLink, delay, reorder, stale and uninstalled.
 	Delay fault.Delay `json:"delay,omitzero"`
-	// Period is the half period for the kind flapping. Default: 5s.
+	// Period is the time between two changes of the reported state (kind flapping). Default: 5s.
 	Period fault.Duration `json:"period,omitempty"`
-	// Skew is the clock error for the kind clockSkew. It is negative for a slow clock.
+	// Skew is the clock offset (kind clockSkew). A negative offset means that the clock is slow.
 	Skew fault.Duration `json:"skew,omitempty"`
-	// Restart is the restart after a crash (kind crash). Default: the base stays stopped until a step restarts it.
+	// Restart is the automatic restart after a crash (kind crash). Default: the base stays stopped until a step
+	// restarts it.
 	Restart *fault.Restart `json:"restart,omitempty"`
 	// Seed is the random seed for the probability and for delays. Default: derived from the seed of the run.
 	Seed uint64 `json:"seed,omitempty"`
@@ -136,19 +138,20 @@ type Fault struct {
 
 // FaultMatch selects the commands, messages or requests that trigger a fault. An empty field matches everything.
 type FaultMatch struct {
-	// Commands lists names of commands to a base, such as installBiz.
+	// Commands lists names of commands that a base receives, such as installBiz.
 	Commands []string `json:"commands,omitempty"`
 	// Biz and Version are the name and version of the matching module.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
 	// Messages lists the last segments of topics, such as installBiz, simpleBiz or heart. The target base matches
-	// messages that the base sends (over HTTP: heart and response). The target mqtt matches messages with QoS 1 and, on
-	// controller connections, only those of the scenario bases.
+	// messages that the base sends (over HTTP: heart and response). The target mqtt matches only QoS 1 messages. On
+	// controller connections, it matches only messages of the scenario bases.
 	Messages []string `json:"messages,omitempty"`
 	// Direction is the direction of messages: toBroker, fromBroker or both. Default: toBroker for killBefore, killAfter
 	// and note; otherwise both.
 	Direction Direction `json:"direction,omitempty" jsonschema:"enum=toBroker,enum=fromBroker,enum=both"`
-	// Verbs lists verbs of API requests, as in a Role. Default: all writes; for status 409, update and patch.
+	// Verbs lists the verbs of API requests, as in a Role. Default: all write verbs; for status 409, update and
+	// patch.
 	Verbs []string `json:"verbs,omitempty"`
 	// Resource is the resource of API requests, such as nodes or pods/status. The resource pods includes its
 	// subresources.

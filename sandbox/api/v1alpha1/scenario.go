@@ -79,10 +79,10 @@ type ScenarioSpec struct {
 type BaseSet struct {
 	// Name is the name of the set. It is a DNS label.
 	Name string `json:"name,omitempty" jsonschema:"default=base" check:"set"`
-	// Count is the number of bases. With 0, bases can be added to the set later. The only set of a sandbox has 3 bases
-	// by default.
+	// Count is the number of bases. With 0, the set has no bases until bases are added. If a sandbox has only one
+	// set, the set has 3 bases by default.
 	Count *int `json:"count,omitempty" jsonschema:"minimum=0,maximum=20000,default=1"`
-	// BaseName is the name that each base reports. Pods can select bases by this name. Default: Name.
+	// BaseName is the name that each base reports. Pods can select bases by this name. Default: the name of the set.
 	BaseName string `json:"baseName,omitempty"`
 	// Version is the version that each base reports.
 	Version string `json:"version,omitempty" jsonschema:"default=1.0.0" check:"nodeLabel"`
@@ -113,13 +113,15 @@ type BaseSet struct {
 	// Unreachable gives each base an address at which clients cannot reach its modules. Commands still reach the base
 	// over MQTT. Default: false.
 	Unreachable bool `json:"unreachable,omitempty"`
-	// Fetch selects which module jars a base opens. With available, a base opens file:// and http:// URLs that lead
-	// to a jar. With always, it opens every URL, and the installation fails without a jar.
+	// Fetch selects which module jars a base opens. With available, a base opens file:// and http:// URLs at which a
+	// jar exists. With always, it opens every URL, and the installation fails if there is no jar.
 	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always,default=never"`
-	// Web makes all other modules web applications, each with its name as context path. Default: false.
+	// Web makes all modules that are not in webModules web applications. The context path of each is its name.
+	// Default: false.
 	Web bool `json:"web,omitempty"`
-	// WebModules lists modules that are web applications, with name, version (default: all) and contextPath (default:
-	// the name). A base rejects a version whose context path another installed version uses. Default: none.
+	// WebModules lists modules that are web applications, with the fields name, version (default: all) and
+	// contextPath (default: the name). A base rejects a version whose context path another installed version uses.
+	// Default: none.
 	WebModules []WebModule `json:"webModules,omitempty"`
 	// InstallTime is the time that a module takes to start.
 	InstallTime *metav1.Duration `json:"installTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
@@ -145,16 +147,16 @@ type BaseSet struct {
 
 // Metaspace describes the metaspace of a base. Sizes are Kubernetes quantities such as 256Mi.
 type Metaspace struct {
-	// Max is the size of the metaspace, the JVM option -XX:MaxMetaspaceSize.
+	// Max is the maximum size of the metaspace, like the JVM option -XX:MaxMetaspaceSize.
 	Max string `json:"max,omitempty" jsonschema:"default=256Mi" check:"quantity"`
-	// Used is the amount that the base uses without modules.
+	// Used is the amount of metaspace that the base uses without modules.
 	Used string `json:"used,omitempty" jsonschema:"default=53Mi" check:"quantity"`
-	// PerModule is the amount that each module uses.
+	// PerModule is the amount of metaspace that each module uses.
 	PerModule string `json:"perModule,omitempty" jsonschema:"default=3Mi" check:"quantity"`
-	// Leak is the percentage of a module's metaspace that stays in use after the module was uninstalled. Default: 0.
+	// Leak is the percentage of a module's metaspace that stays in use after the module is uninstalled. Default: 0.
 	Leak int `json:"leak,omitempty" jsonschema:"minimum=0,maximum=100"`
-	// Threshold is the usage, as a percentage of Max, above which the base refuses to install modules. Default: no
-	// threshold; the installation fails when the metaspace is exhausted.
+	// Threshold is the metaspace usage, as a percentage of Metaspace.Max, above which the base refuses to install
+	// modules. Default: no threshold; the installation fails when the metaspace is exhausted.
 	Threshold int `json:"threshold,omitempty" jsonschema:"minimum=1,maximum=100"`
 }
 
@@ -286,18 +288,18 @@ type Action struct {
 	Delete *Delete `json:"delete,omitempty" jsonschema:"oneof_required=delete"`
 	// Scale sets the number of replicas of a workload.
 	Scale *Scale `json:"scale,omitempty" jsonschema:"oneof_required=scale"`
-	// Release releases a version of a module. It sets the image of the container, and BIZ_VERSION or the label or
-	// annotation to which BIZ_VERSION refers. It fails if the module already has this version.
+	// Release releases a version of a module. It sets the image of the container, and the value of BIZ_VERSION or of
+	// the label or annotation to which BIZ_VERSION refers. It fails if the module already has this version.
 	Release *Release `json:"release,omitempty" jsonschema:"oneof_required=release"`
 	// Rollback returns a workload to an earlier revision, like kubectl rollout undo.
 	Rollback *Rollback `json:"rollback,omitempty" jsonschema:"oneof_required=rollback"`
 	// Base adds, removes, restarts or upgrades bases, or cordons, drains or uncordons their Nodes.
 	Base *BaseAction `json:"base,omitempty" jsonschema:"oneof_required=base"`
-	// Fault sets, clears or awaits faults of bases, API connections or broker connections. A fault that was never
-	// triggered fails the run, unless its mayNotFire is true.
+	// Fault sets, clears or awaits faults of bases, API connections or broker connections. If a fault is never
+	// triggered, the run fails, unless mayNotFire of the fault is true.
 	Fault *FaultAction `json:"fault,omitempty" jsonschema:"oneof_required=fault"`
 	// Controller, Broker, APIServer, ControllerManager and Scheduler each kill, pause, resume, restart or start the
-	// component with this name.
+	// component of the same name.
 	Controller *ComponentAction `json:"controller,omitempty" jsonschema:"oneof_required=controller"`
 	Broker     *ComponentAction `json:"broker,omitempty" jsonschema:"oneof_required=broker"`
 	APIServer  *ComponentAction `json:"apiserver,omitempty" jsonschema:"oneof_required=apiserver"`
@@ -309,16 +311,16 @@ type Action struct {
 	// Script runs a shell script with the environment variables KUBECONFIG, NAMESPACE and GROUP, and the variables in
 	// env.
 	Script *Script `json:"script,omitempty" jsonschema:"oneof_required=script"`
-	// Wait waits until a rollout is complete, objects are Ready or no longer exist, the controllers stop writing
-	// (quiet), or a background step has ended.
+	// Wait waits for one condition: a rollout is complete, objects are Ready or no longer exist, the controllers have
+	// stopped writing (quiet), or a background step has ended.
 	Wait *Wait `json:"wait,omitempty" jsonschema:"oneof_required=wait"`
 	// Assert waits until an object matches (resource), or until a CEL expression is true (cel). If for is set, the
 	// condition must hold for that duration.
 	Assert *Assert `json:"assert,omitempty" jsonschema:"oneof_required=assert"`
 	// Sleep waits for a fixed time, or until a CEL expression is true.
 	Sleep *Sleep `json:"sleep,omitempty" jsonschema:"oneof_required=sleep"`
-	// Steps executes steps in order, and Parallel executes steps concurrently. Use them to apply repeat, if and
-	// invariants to a group of steps.
+	// Steps executes a list of steps in order, and Parallel executes a list of steps concurrently. Use these actions
+	// to apply repeat, if and invariants to a group of steps.
 	Steps    []Step `json:"steps,omitempty" jsonschema:"oneof_required=steps"`
 	Parallel []Step `json:"parallel,omitempty" jsonschema:"oneof_required=parallel"`
 }

@@ -61,7 +61,7 @@ type Metadata struct {
 type Spec struct {
 	// Provider selects where the Kubernetes API comes from.
 	Provider Provider `json:"provider,omitempty" jsonschema:"enum=auto,enum=embedded,enum=kind,enum=existing,default=auto"`
-	// Kind configures the kind cluster (provider kind). With other providers, only engine may be set.
+	// Kind configures the kind cluster. With any provider other than kind, only the field engine may be set.
 	Kind KindCluster `json:"kind,omitzero"`
 	// Cluster selects the existing cluster. Requires the provider existing.
 	Cluster Cluster `json:"cluster,omitzero"`
@@ -83,9 +83,8 @@ type Spec struct {
 	Broker Broker `json:"broker,omitzero"`
 	// Controller configures the module controller.
 	Controller Controller `json:"controller,omitzero"`
-	// Wait is the maximum time until each component is ready, and after that until the Nodes are Ready. Default: 60s;
-	// with the provider kind, or with bases in Pods, 5m; for each thousand bases, 15s more, or 4m more with the
-	// provider existing.
+	// Wait is the maximum time until each component is ready, and then until the Nodes are Ready. Default: 60s, or 5m
+	// with the provider kind or with bases in Pods; plus 15s (provider existing: 4m) for each 1,000 bases.
 	Wait *metav1.Duration `json:"wait,omitempty" check:"positive"`
 }
 
@@ -116,7 +115,8 @@ type KindCluster struct {
 type Cluster struct {
 	// Kubeconfig is the path of a kubeconfig file. Default: ~/.kube/config.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// Context is the name of a context in the kubeconfig file. It has no default, not even the current context.
+	// Context is the name of a context in the kubeconfig file. Required: the current context is not used as a
+	// default.
 	Context string `json:"context,omitempty"`
 	// Consent allows the sandbox to use a cluster without an ownership marker. Default: false.
 	Consent bool `json:"consent,omitempty"`
@@ -124,8 +124,8 @@ type Cluster struct {
 
 // API configures the Kubernetes API server.
 type API struct {
-	// Listen is the listen address, ADDRESS:PORT. The API server must be reachable at 127.0.0.1 and the port, which
-	// kubeconfigs contain. All clients must authenticate. Default: 127.0.0.1 and any free port.
+	// Listen is the listen address, ADDRESS:PORT. The API server must also be reachable at 127.0.0.1 with this port,
+	// because kubeconfigs contain that address. All clients must authenticate. Default: 127.0.0.1 and a free port.
 	Listen string `json:"listen,omitempty"`
 }
 
@@ -133,13 +133,13 @@ type API struct {
 type Fleet struct {
 	// Runtime selects where the bases run: in the sandbox process (process), or in Pods (cluster).
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=cluster,default=process"`
-	// PerPod is the number of bases in one Pod. With 1, each base has the IP address of its Pod, and Services reach
-	// it. Requires the runtime cluster. Default: 500.
+	// PerPod is the number of bases in one Pod. With 1, each base has the IP address of its Pod, so Services can
+	// reach the base. Requires the runtime cluster. Default: 500.
 	PerPod int `json:"perPod,omitempty" jsonschema:"minimum=1,maximum=2000"` // all bases of a Pod fail together
-	// Image is the image of the base Pods, from make image-fakebase. Requires the runtime cluster. Default: with the
-	// provider kind, an image of the local binary fakebase; the provider existing has no default.
+	// Image is the image of the base Pods, built by make image-fakebase. Requires the runtime cluster. Default: an
+	// image built from the local fakebase binary with the provider kind; required with the provider existing.
 	Image string `json:"image,omitempty"`
-	// AgentImage is the image of the Pod that sends requests to the bases, from make image-sandbox. Requires the
+	// AgentImage is the image of the Pod that sends requests to the bases, built by make image-sandbox. Requires the
 	// runtime cluster and the provider existing. Default: this machine sends the requests through the API server.
 	AgentImage string `json:"agentImage,omitempty"`
 }
@@ -182,27 +182,27 @@ const (
 // Broker configures the MQTT broker of a sandbox: either the embedded broker or an external broker. The embedded
 // broker, or the relay to the external broker, listens on this machine.
 type Broker struct {
-	// Port is the port of the broker, or of the relay to the external broker, on this machine. Default: 0, any free
+	// Port is the port of the broker, or of the relay to the external broker, on this machine. Default: 0, a free
 	// port.
 	Port int `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535" limits:"; 0 is any free port"`
 	// TLS enables TLS on Port, with a certificate of the sandbox's CA. Default: false.
 	TLS bool `json:"tls,omitempty"`
 	// URL is the URL of an external broker: mqtt:// or mqtts:// (also tcp, ssl and tls), a host, and a port (default:
-	// 1883 or 8883). It may contain a user name, but no password. The fields below require URL. Default: none; the
-	// embedded broker is used.
+	// 1883 or 8883). It may contain a user name, but no password. The fields below require an external broker.
+	// Default: none; the embedded broker is used.
 	URL string `json:"url,omitempty"`
 	// Username is the user name for the external broker. Default: none.
 	Username string `json:"username,omitempty"`
-	// PasswordFile is the path of a file with the password for the external broker. Default:
-	// $KOUPSANDBOX_BROKER_PASSWORD.
+	// PasswordFile is the path of a file with the password for the external broker. Default: none; the password in
+	// $KOUPSANDBOX_BROKER_PASSWORD is used.
 	PasswordFile string `json:"passwordFile,omitempty"`
 	// CAFile is the path of the CA certificates that verify the external broker. Default: the system CA certificates.
 	CAFile string `json:"caFile,omitempty"`
 	// CertFile is the path of the client certificate for the external broker. Default: none.
 	CertFile string `json:"certFile,omitempty"`
-	// KeyFile is the path of the private key of the client certificate. Default: none.
+	// KeyFile is the path of the private key for the client certificate. Default: none.
 	KeyFile string `json:"keyFile,omitempty"`
-	// Consent allows an environment in which other clients of the broker are active. Default: false.
+	// Consent allows the sandbox to use an environment in which other broker clients are active. Default: false.
 	Consent bool `json:"consent,omitempty"`
 }
 
@@ -223,8 +223,8 @@ type Controller struct {
 	// existing (cluster). Default: cluster with the provider kind, if the cluster and this machine can reach each
 	// other; otherwise host.
 	Location Location `json:"location,omitempty" jsonschema:"enum=host,enum=cluster"`
-	// Image is the image of the controller Pods, from make image-controller. It is required, and only allowed, with
-	// the location cluster and the provider existing.
+	// Image is the image of the controller Pods, built by make image-controller. It is required with the location
+	// cluster and the provider existing, and not allowed otherwise.
 	Image string `json:"image,omitempty"`
 	// Replicas is the number of controllers that share the bases.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"`
@@ -254,7 +254,8 @@ type Controller struct {
 
 // ControllerReady is the condition under which a custom controller is ready. Exactly one field is set.
 type ControllerReady struct {
-	// HTTP is a URL that answers 200 when the controller is ready. A path, such as /readyz, refers to {{.HealthAddr}}.
+	// HTTP is a URL that responds with status 200 when the controller is ready. A path, such as /readyz, refers to
+	// {{.HealthAddr}}.
 	HTTP string `json:"http,omitempty" jsonschema:"oneof_required=http"`
 	// Log is a regular expression (RE2) for the output line that the controller prints when it is ready.
 	Log string `json:"log,omitempty" jsonschema:"oneof_required=log"`

@@ -48,13 +48,13 @@ func ruleOf(id string) rule {
 
 // rules lists all rules, sorted by ID.
 var rules = []rule{
-	{"affinity-missing", Warning, "A module selects its bases",
+	{"affinity-missing", Warning, "A module Pod selects its bases",
 		"The scheduler puts a Pod on any Node whose taints it tolerates. A base of another\nname or version may not " +
 			"be able to run the module. The module release document\nrequires the affinity.",
 		text("select bases by base.koupleless.io/name and base.koupleless.io/version, with nodeAffinity "+
 			"or nodeSelector",
 			"用 nodeAffinity 或 nodeSelector 按 base.koupleless.io/name 和 base.koupleless.io/version 选择基座")},
-	{"anti-affinity-other", Warning, "An anti-affinity that spreads a workload selects the Pods of the workload",
+	{"anti-affinity-other", Warning, "An anti-affinity that spreads a workload matches the Pods of that workload",
 		"An anti-affinity keeps Pods away from the Pods that its selector matches. If it does\nnot match the Pods " +
 			"themselves, two of them may run on one base.",
 		text("use labels of the template in the selector",
@@ -74,13 +74,13 @@ var rules = []rule{
 			"base stay Pending.",
 		text("label the Pod, or the template's metadata, virtual-kubelet.koupleless.io/component: module",
 			"给该 Pod 或模板的 metadata 加上标签 virtual-kubelet.koupleless.io/component: module")},
-	{"daemonset-deletes-first", Warning, "A DaemonSet of modules has maxSurge",
+	{"daemonset-deletes-first", Warning, "A module DaemonSet sets maxSurge",
 		"By default a DaemonSet deletes the old Pod of a Node, and then creates the new one.\nThe old version is " +
 			"uninstalled before the new one is installed. Requests to that base\nfail in between, even if the " +
 			"Service sends none there, because base applications call\nmodules directly.",
 		text("set updateStrategy.rollingUpdate to maxSurge: 1, maxUnavailable: 0, or use a peer Deployment",
 			"把 updateStrategy.rollingUpdate 设为 maxSurge: 1、maxUnavailable: 0，或使用对等 Deployment")},
-	{"daemonset-on-bases", Warning, "A DaemonSet that has no modules stays off bases",
+	{"daemonset-on-bases", Warning, "A DaemonSet without modules excludes bases",
 		"A DaemonSet that tolerates everything, such as an agent for logs or metrics, also gets\na Pod on the Node " +
 			"of each base. A base runs only modules, so the Pod never runs and\nthe rollout of the " +
 			"DaemonSet never ends.",
@@ -103,12 +103,12 @@ var rules = []rule{
 			"ModuleController V2 ignores containers whose image does not contain\n.jar.",
 		text("set the image to the URL of the jar, such as https://host/biz1-1.0.0-ark-biz.jar",
 			"填写 jar 的 URL，例如 https://host/biz1-1.0.0-ark-biz.jar")},
-	{"job-never-ends", Warning, "Modules are not Jobs",
+	{"job-never-ends", Warning, "Modules do not run as Jobs",
 		"A module runs until it is uninstalled. Its Pod never completes, so a Job never ends,\nand a CronJob creates " +
 			"another Pod each time.",
 		text("use a Deployment, and let the module end its own work",
 			"使用 Deployment，由模块自行结束其工作")},
-	{"kind-unknown", Error, "The kind and the apiVersion of an object exist",
+	{"kind-unknown", Error, "The kind and the apiVersion of each object exist",
 		"The API server does not know a misspelt kind, and no longer serves kinds such as\nDeployment in " +
 			"extensions/v1beta1. Custom resources have a group with a dot in it; their\nkinds are not checked.",
 		text("correct the kind or the apiVersion",
@@ -125,7 +125,7 @@ var rules = []rule{
 			"with a value derived from the version.",
 		text("use a valid value",
 			"使用有效的值")},
-	{"live-nowhere", Error, "A base of the cluster can run the Pods",
+	{"live-nowhere", Error, "At least one base of the cluster can run the Pods",
 		"With --live, lint compares each Pod or template with the Nodes of the cluster, as the\nscheduler does: " +
 			"labels, taints, state and free metaspace. Lint ignores the existing Pods of\nthe workload. If no base " +
 			"fits, the Pods stay Pending.",
@@ -136,16 +136,16 @@ var rules = []rule{
 			"Ready, the finding gives the reason, as koupsandbox why does. The\nmanifest may be the fix.",
 		text("follow the advice of the finding; koupsandbox why KIND/NAME shows the evidence",
 			"按该结果的建议处理；koupsandbox why KIND/NAME 显示依据")},
-	{"node-label-older", Warning, "Bases are selected by base.koupleless.io/name and base.koupleless.io/version",
+	{"node-label-older", Warning, "Pods select bases by base.koupleless.io/name and base.koupleless.io/version",
 		"Older module controllers labelled Nodes vnode.koupleless.io/name and /version, newer\nones " +
 			"base.koupleless.io/name and /version. The bundled controller sets both.",
 		text("use base.koupleless.io/name and base.koupleless.io/version",
 			"使用 base.koupleless.io/name 和 base.koupleless.io/version")},
-	{"node-label-unknown", Error, "Bases are selected by labels that they have",
+	{"node-label-unknown", Error, "Node selectors and affinities use only labels that bases have",
 		"A required affinity on a label that no Node has leaves the Pods Pending.",
 		text("select by base.koupleless.io/name, base.koupleless.io/version or another label of bases",
 			"按 base.koupleless.io/name、base.koupleless.io/version 或基座的其他标签选择")},
-	{"not-checked", Info, "Everything is checked",
+	{"not-checked", Info, "Lint can check every object",
 		"The level is info: the exit status does not change. Lint reads the Pod templates of all\nkinds, at any " +
 			"depth. It does not know how custom resources replace their Pods, and\nreports custom resources in which " +
 			"it finds no Pod template.",
@@ -173,17 +173,17 @@ var rules = []rule{
 			"by the API server.",
 		text("select by the module's name only",
 			"只按模块名选择")},
-	{"service-selects-nothing", Warning, "A Service selects Pods",
+	{"service-selects-nothing", Warning, "The selector of a Service matches Pods",
 		"A Service whose selector matches no Pods has no endpoints, and every request to it fails.\nThe rule applies " +
 			"only if the manifests have modules. The Pods of the Service may be\ndefined in other manifests.",
 		text("use labels of a template in the same namespace",
 			"使用同一 namespace 中模板的标签")},
-	{"shape", Error, "An object has the fields of its kind",
+	{"shape", Error, "An object has only valid fields for its kind",
 		"A field does not exist, has a value of the wrong type, or a value that Kubernetes does\nnot accept, such as " +
 			"a container name with capital letters. The API server rejects it.",
 		text("correct the value; see kubectl explain",
 			"修改该值；参见 kubectl explain")},
-	{"statefulset-deletes-first", Warning, "Modules are not StatefulSets, unless a gap in each update is acceptable",
+	{"statefulset-deletes-first", Warning, "Modules do not run as StatefulSets, unless an interruption in each update is acceptable",
 		"A StatefulSet has no surge: it deletes a Pod, waits until it has terminated, and\ncreates the next. Its base is " +
 			"without the module in between.",
 		text("use a Deployment with maxUnavailable: 0",
@@ -210,11 +210,11 @@ var rules = []rule{
 		"The Node of every base has this taint, to keep ordinary Pods away.",
 		text("tolerate schedule.koupleless.io/virtual-node, operator Equal, value \"True\", effect NoExecute",
 			"容忍 schedule.koupleless.io/virtual-node，operator 为 Equal，值为 \"True\"，effect 为 NoExecute")},
-	{"topology-unknown", Error, "Modules are spread over labels that bases have",
+	{"topology-unknown", Error, "The topology key that spreads modules is a label of bases",
 		"A term has no effect on Nodes without the topology key, so it does not spread\nthe Pods.",
 		text("use kubernetes.io/hostname, which differs from base to base",
 			"使用 kubernetes.io/hostname，每个基座的值都不同")},
-	{"topology-zone", Warning, "Modules are spread over kubernetes.io/hostname",
+	{"topology-zone", Warning, "The topology key that spreads modules is kubernetes.io/hostname",
 		"The operations guide spreads modules over topology.kubernetes.io/zone. Nodes of\nModuleController V2 do not " +
 			"have that label, so it spreads nothing. The bundled\ncontroller gives each base its own zone.",
 		text("use kubernetes.io/hostname, which the Node of every base has",
@@ -224,18 +224,18 @@ var rules = []rule{
 			"effect. The bundled controller records one Event of the Pod about\nthem.",
 		text("remove the field, or implement it in the base or in the module",
 			"去掉该字段，或在基座或模块中自行实现")},
-	{"url-credentials", Warning, "The URL of a jar has no credentials",
+	{"url-credentials", Warning, "The URL of a jar contains no credentials",
 		"The URL is part of the Pod, so every user who can read Pods can read it. This project\nreplaces passwords " +
 			"and the values of query parameters in logs, Events and reports.",
 		text("let the bases authenticate, for example by their network or a settings file",
 			"让基座自行认证，例如通过其网络或 settings 文件")},
-	{"version-again", Error, "One version of a module is one jar",
+	{"version-again", Error, "Each version of a module has only one jar",
 		"A base refuses to install a version again from another jar. The bundled\ncontroller therefore uninstalls " +
 			"the version first (Event SameVersionReplaced), one base\nafter the other, and each base is without the " +
 			"module in between. To replace a\nmodule without a gap, change the version.",
 		text("give the new jar its own version",
 			"为新的 jar 使用新的版本")},
-	{"version-differs", Warning, "BIZ_VERSION is the version in the jar's name",
+	{"version-differs", Warning, "BIZ_VERSION matches the version in the jar's name",
 		"A base identifies a module by the version in its jar. If BIZ_VERSION is another version,\nthe controller " +
 			"waits for a version that is never installed.",
 		text("set BIZ_VERSION to the version in the jar",
@@ -246,7 +246,7 @@ var rules = []rule{
 			"most 256 bytes.",
 		text("write a plain value, a fieldRef to a label or an annotation, or a configMapKeyRef",
 			"使用普通值、指向标签或 annotation 的 fieldRef，或 configMapKeyRef")},
-	{"version-missing", Error, "A module's container sets BIZ_VERSION",
+	{"version-missing", Error, "A module container sets BIZ_VERSION",
 		"The container's name is the module's name, BIZ_VERSION its version. Without a version\nthe module " +
 			"cannot be installed.",
 		text("set the environment variable BIZ_VERSION",
@@ -256,7 +256,7 @@ var rules = []rule{
 			"apply refuses the object.",
 		text("remove one of them",
 			"去掉其中一个")},
-	{"yaml", Error, "The file is YAML",
+	{"yaml", Error, "The file is valid YAML",
 		"A file that cannot be parsed cannot be applied.",
 		text("correct the text",
 			"修改该文本")},

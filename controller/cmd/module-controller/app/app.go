@@ -171,7 +171,7 @@ func (s *settings) flags() []cli.Flag {
 			"`file` with the client certificate for mutual TLS with the MQTT broker"),
 		stringFlag(&s.mqttKey, "mqtt-client-key-path", "", "`file` with the key of the client certificate"),
 		boolFlag(&s.mqtt.KeepRetained, "keep-retained-commands",
-			"keep retained commands of this environment on the broker; by default, they are removed at startup"),
+			"do not remove the retained commands of this environment from the broker at startup"),
 		boolFlag(&s.httpEnabled, "enable-http-tunnel", "communicate with bases over HTTP"),
 		intFlag(&s.httpPort, "http-tunnel-listen-port", 7777, 0, 65535,
 			"`port` on which the controller receives heartbeats over HTTP; 0 selects a free port"),
@@ -237,7 +237,7 @@ func (s *settings) flags() []cli.Flag {
 			"how long the Lease of a Node is valid; it is renewed at half of this time, and must be shorter than "+
 				"--node-monitor-grace-period of kube-controller-manager"),
 		durationFlag(&o.UnreachableAfter, "base-unreachable-after", "25s",
-			"how long a base may miss heartbeats before its Node turns Unknown"),
+			"how long a base may miss heartbeats before the Ready condition of its Node becomes Unknown"),
 		durationFlag(&o.DeadAfter, "base-dead-after", "60s",
 			"how long a base may miss heartbeats before its Node is deleted"),
 		signedDurationFlag(&o.ReconnectGrace, "reconnect-grace", "128s",
@@ -270,7 +270,7 @@ func (s *settings) flags() []cli.Flag {
 			"`address` that serves /metrics; an empty value disables it"),
 		stringFlag(&o.HealthAddr, "health-addr", ":8081",
 			"`address` that serves /healthz, /readyz and /tunnelz; an empty value disables it"),
-		boolFlag(&o.Profiling, "profiling", "serve /debug/pprof at the address of /metrics"),
+		boolFlag(&o.Profiling, "profiling", "serve /debug/pprof at the same address as /metrics"),
 		stringFlag(&s.level, "log-level", "info", "minimum `level` of log lines: debug, info, warn or error"),
 		stringFlag(&s.format, "log-format", "text", "`format` of log lines: text or json"),
 	}

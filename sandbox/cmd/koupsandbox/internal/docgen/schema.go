@@ -166,9 +166,22 @@ func stepKinds(w *translations) ([]table, error) {
 			continue
 		}
 		before = text
-		t.rows = append(t.rows, []cell{same("`" + name + "`"), w.text("steps", name, withYAMLName(name, text))})
+		t.rows = append(t.rows, []cell{same("`" + name + "`"), w.text("steps", name, withStepNames(withYAMLName(name, text)))})
 	}
 	return []table{t}, nil
+}
+
+// stepName matches the Go names of step kinds in a description that several step kinds share.
+var stepName = regexp.MustCompile(`\b(Controller|Broker|APIServer|ControllerManager|Scheduler|Parallel)\b`)
+
+// withStepNames replaces Go names of step kinds with YAML names.
+func withStepNames(text string) string {
+	return stepName.ReplaceAllStringFunc(text, func(name string) string {
+		if name == "APIServer" {
+			return "`apiserver`"
+		}
+		return "`" + strings.ToLower(name[:1]) + name[1:] + "`"
+	})
 }
 
 // faultKinds returns a list of fault kinds for each target.
@@ -206,7 +219,7 @@ func faultKinds(w *translations) ([]table, error) {
 // faultField matches the Go names of fault fields in the texts of fault kinds and fault fields.
 var faultField = regexp.MustCompile(`\b(Match|Count|Code|Delay|Period|Skew|Restart|Min|Version)\b`)
 
-// withFaultFields replaces Go field names by YAML names.
+// withFaultFields replaces Go field names with YAML names.
 func withFaultFields(text string) string {
 	return faultField.ReplaceAllStringFunc(text, func(name string) string { return "`" + strings.ToLower(name) + "`" })
 }
