@@ -115,8 +115,9 @@ func TestReadinessDuringOperations(t *testing.T) {
 	tenSeconds := Delay{Min: Duration(10 * time.Second)}
 	for _, withAll := range []bool{false, true} {
 		runInBubble(t, map[bool]string{false: "default", true: "withAllBizReadiness"}[withAll], func(t *testing.T) {
-			b := start(t, Options{Identity: "b1", WithAllBizReadiness: withAll, SilenceBeforeUninstall: 20 * time.Second,
-				Catalogue: &Catalogue{InstallTime: tenSeconds, UninstallTime: tenSeconds}})
+			b := start(t, Options{Identity: "b1", WithAllBizReadiness: withAll,
+				SilenceBeforeUninstall: 20 * time.Second,
+				Catalogue:              &Catalogue{InstallTime: tenSeconds, UninstallTime: tenSeconds}})
 			synctest.Wait()
 			l := currentProcess(b)
 			var got []int
@@ -158,7 +159,8 @@ func TestActuatorSettings(t *testing.T) {
 		{"status only", "/actuator/health", ActuatorOptions{Show: ShowStatus}, 200, `{"status":"UP"}`},
 		{"components", "/actuator/health", ActuatorOptions{Show: ShowComponents}, 200,
 			`{"status":"UP","components":{"arkBizAggregate":{"status":"UP"},"masterBizStartUp":{"status":"UP"}}}`},
-		{"info is not exposed", "/actuator/info", ActuatorOptions{Expose: []string{"health"}}, 404, "404 page not found"},
+		{"info is not exposed", "/actuator/info", ActuatorOptions{Expose: []string{"health"}}, 404,
+			"404 page not found"},
 		{"health is exposed", "/actuator/health", ActuatorOptions{Expose: []string{"health"}, Show: ShowStatus}, 200,
 			`{"status":"UP"}`},
 	} {

@@ -319,7 +319,8 @@ type wireOldNetwork struct {
 
 func (l *incarnation) metadata() wireMetadata {
 	o := &l.b.opts
-	return wireMetadata{ClusterName: o.ClusterName, Identity: l.identity, Labels: o.Labels, Name: o.Name, Version: o.Version}
+	return wireMetadata{ClusterName: o.ClusterName, Identity: l.identity, Labels: o.Labels, Name: o.Name,
+		Version: o.Version}
 }
 
 func (l *incarnation) hostName() string { return l.b.opts.hostName(l.identity) }

@@ -86,7 +86,8 @@ func up(b *testing.B, bases int) *sandbox {
 		must(b, os.RemoveAll(home))
 	})
 	start := time.Now()
-	must(b, s.box.Up(ctx, v1alpha1.Spec{Bases: []v1alpha1.BaseSet{{Count: &bases}}, Wait: &metav1.Duration{Duration: limit}}))
+	must(b, s.box.Up(ctx, v1alpha1.Spec{Bases: []v1alpha1.BaseSet{{Count: &bases}},
+		Wait: &metav1.Duration{Duration: limit}}))
 	s.upTime = time.Since(start)
 	config, err := s.box.REST()
 	must(b, err)

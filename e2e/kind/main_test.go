@@ -76,7 +76,7 @@ func spec() v1alpha1.Spec {
 	count := bases
 	return v1alpha1.Spec{Bases: []v1alpha1.BaseSet{{Count: &count}},
 		Fleet: v1alpha1.Fleet{Runtime: v1alpha1.RuntimeCluster, PerPod: 1},
-		Kind: v1alpha1.KindCluster{Engine: v1alpha1.Engine(engine), Nodes: nodes}}
+		Kind:  v1alpha1.KindCluster{Engine: v1alpha1.Engine(engine), Nodes: nodes}}
 }
 
 func bringUp(ctx context.Context, b *box.Box) (err error) {

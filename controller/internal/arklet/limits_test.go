@@ -218,7 +218,7 @@ func TestInvalidEntriesOfListsAreDropped(t *testing.T) {
 func TestRootCause(t *testing.T) {
 	for trace, want := range map[string]string{
 		"": "", "java.io.IOException: x\n\tat a.b": "",
-		"java.lang.reflect.InvocationTargetException\nCaused by: a.B: first\n\tat c.d\nCaused by: e.F: last\n\t... 3 more": "e.F: last",
+		"a.Z\nCaused by: a.B: first\n\tat c.d\nCaused by: e.F: last\n\t... 3 more": "e.F: last",
 	} {
 		if got := RootCause(trace); got != want {
 			t.Errorf("RootCause(%q) = %q, want %q", trace, got, want)

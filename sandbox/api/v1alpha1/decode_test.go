@@ -119,9 +119,10 @@ func TestDefaults(t *testing.T) {
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: v1alpha1.Kind},
 		Metadata: v1alpha1.Metadata{Name: "koup"},
 		Spec: v1alpha1.Spec{
-			Provider:   v1alpha1.ProviderAuto,
-			Speed:      1,
-			Bases:      []v1alpha1.BaseSet{withDefaults(v1alpha1.BaseSet{Name: "base", Count: &count, ClusterName: "koup"})},
+			Provider: v1alpha1.ProviderAuto,
+			Speed:    1,
+			Bases: []v1alpha1.BaseSet{
+				withDefaults(v1alpha1.BaseSet{Name: "base", Count: &count, ClusterName: "koup"})},
 			Fleet:      v1alpha1.Fleet{Runtime: v1alpha1.RuntimeProcess},
 			Controller: v1alpha1.Controller{Replicas: &replicas},
 			Wait:       &metav1.Duration{Duration: time.Minute},

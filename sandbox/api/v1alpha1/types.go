@@ -235,8 +235,8 @@ type Controller struct {
 	APIView bool `json:"apiView,omitempty"`
 
 	// Command is the binary of a custom controller and its first arguments. The sandbox starts it on this machine for
-	// each replica. Command, Args, Env, Files and Ready.HTTP are Go templates; docs/en/how-to/run-your-own-controller.md
-	// lists the values. Default: none; the bundled controller is used.
+	// each replica. Command, Args, Env, Files and Ready.HTTP are Go templates;
+	// docs/en/how-to/run-your-own-controller.md lists the values. Default: none; the bundled controller is used.
 	Command []string `json:"command,omitempty" jsonschema:"minItems=1"`
 	// Args lists the arguments after Command. An argument is omitted if its template evaluates to an empty string.
 	// Default: none.

@@ -158,7 +158,8 @@ func (b *bringUp) newFleet() *fleet.Fleet {
 		apart = "-" + strings.ToLower(rand.Text()[:8])
 	}
 	return fleet.New(fleet.Options{
-		Own: spec.Bases, ClusterName: b.config.Metadata.Name, Runtime: spec.Fleet.Runtime, Env: spec.Env, EnvSuffix: apart, MaxBases: v1alpha1.MaxBases, Speed: spec.Speed,
+		Own: spec.Bases, ClusterName: b.config.Metadata.Name, Runtime: spec.Fleet.Runtime, Env: spec.Env,
+		EnvSuffix: apart, MaxBases: v1alpha1.MaxBases, Speed: spec.Speed,
 		Username: login.User, Password: login.Password, Dial: b.link.Dial, Heartbeats: b.relay,
 		NoHTTPReason: b.topology.NoHTTPReason(), Runtimes: runtimes,
 		BeforeEnd: func() { b.traffic.cluster.waitUntilUnused(b.listenerCtx) },

@@ -296,7 +296,8 @@ func (b *bringUp) prepareBases(ctx context.Context) error {
 	if b.pods == nil {
 		return prepare(ctx)
 	}
-	return b.runStep(ctx, "Starting "+plain.Count(b.pods.PodCount(b.config.Spec.BaseCount()), "Pod")+" for bases", prepare)
+	return b.runStep(ctx, "Starting "+plain.Count(b.pods.PodCount(b.config.Spec.BaseCount()), "Pod")+" for bases",
+		prepare)
 }
 
 func (b *bringUp) connectBases(ctx context.Context) error {

@@ -118,9 +118,10 @@ func New(o Options) *Fleet {
 		o.Own = []v1alpha1.BaseSet{{}}
 	}
 	return &Fleet{
-		o: o, own: slices.Clone(o.Own), last: map[setKey]int{}, byIP: map[string]*Member{}, hostNames: map[string]bool{},
-		known:  map[string]bool{},
-		change: make(chan struct{}),
+		o: o, own: slices.Clone(o.Own), last: map[setKey]int{}, byIP: map[string]*Member{},
+		hostNames: map[string]bool{},
+		known:     map[string]bool{},
+		change:    make(chan struct{}),
 	}
 }
 

@@ -75,9 +75,10 @@ func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
 		Generation: fakebase.Generation(b.Generation), Labels: baseLabels(b), Speed: f.o.Speed, Faithful: b.Faithful,
 		WithAllBizReadiness:    b.Health.WithAllBizReadiness,
 		SilenceBeforeUninstall: duration(b.Health.SilenceBeforeUninstall),
-		Actuator:               fakebase.ActuatorOptions{Expose: b.Health.Expose, Show: fakebase.HealthDetail(b.Health.Show)},
-		Metaspace:              fakebase.Metaspace{Leak: float64(b.Metaspace.Leak) / 100, Threshold: b.Metaspace.Threshold},
-		StaticBiz:              b.Modules, StartupTime: duration(b.StartupTime),
+		Actuator: fakebase.ActuatorOptions{Expose: b.Health.Expose,
+			Show: fakebase.HealthDetail(b.Health.Show)},
+		Metaspace: fakebase.Metaspace{Leak: float64(b.Metaspace.Leak) / 100, Threshold: b.Metaspace.Threshold},
+		StaticBiz: b.Modules, StartupTime: duration(b.StartupTime),
 		Web:    &fakebase.WebOptions{RequestDuration: duration(b.RequestTime)},
 		Logger: f.o.Logger,
 		Catalogue: &fakebase.Catalogue{
@@ -169,8 +170,9 @@ func (f *Fleet) ownSet(s Set) (set v1alpha1.BaseSet, isNew bool, err error) {
 			continue
 		}
 		if !reflect.ValueOf(s.Spec).IsZero() {
-			return own, false, fmt.Errorf("the set %q exists and keeps its settings; use another name for bases with other "+
-				"settings", name)
+			return own, false,
+				fmt.Errorf("the set %q exists and keeps its settings; use another name for bases with other "+
+					"settings", name)
 		}
 		own.Name = name
 		return own, false, nil

@@ -183,8 +183,10 @@ var rules = []rule{
 			"a container name with capital letters. The API server rejects it.",
 		text("correct the value; see kubectl explain",
 			"修改该值；参见 kubectl explain")},
-	{"statefulset-deletes-first", Warning, "Modules do not run as StatefulSets, unless an interruption in each update is acceptable",
-		"A StatefulSet has no surge: it deletes a Pod, waits until it has terminated, and\ncreates the next. Its base is " +
+	{"statefulset-deletes-first", Warning,
+		"Modules do not run as StatefulSets, unless an interruption in each update is acceptable",
+		"A StatefulSet has no surge: it deletes a Pod, waits until it has terminated, and\ncreates the " +
+			"next. Its base is " +
 			"without the module in between.",
 		text("use a Deployment with maxUnavailable: 0",
 			"使用 maxUnavailable: 0 的 Deployment")},

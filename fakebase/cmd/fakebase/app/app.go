@@ -57,7 +57,8 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "http-key", Category: catTunnels, EnvVars: env("HTTP_KEY"),
 			Usage: "PEM `file` with the private key of --http-cert"},
 		&cli.StringFlag{Name: "http-addr", Category: catTunnels, EnvVars: env("HTTP_ADDR"),
-			Usage: "`address` on which the arklet HTTP server listens", DefaultText: "127.0.0.1, first free port of 1238 " +
+			Usage: "`address` on which the arklet HTTP server listens",
+			DefaultText: "127.0.0.1, first free port of 1238 " +
 				"to 1337"},
 
 		&cli.IntFlag{Name: "count", Aliases: []string{"n"}, Category: catBase, EnvVars: env("COUNT"), Value: 1,
@@ -78,7 +79,8 @@ func flags() []cli.Flag {
 		&cli.StringFlag{Name: "host-name", Category: catBase, EnvVars: env("HOST_NAME"),
 			Usage: "host `name` that the base reports; with --count, a number is appended"},
 		&cli.StringFlag{Name: "generation", Category: catBase, EnvVars: env("GENERATION"), Value: "C",
-			Usage: "`generation` of the Koupleless runtime: A (1.3.1), B (1.3.2), C (1.3.3 and later) or D (1.4.3 and later)"},
+			Usage: "`generation` of the Koupleless runtime: A (1.3.1), B (1.3.2), C (1.3.3 and later) or D " +
+				"(1.4.3 and later)"},
 		&cli.BoolFlag{Name: "faithful", Category: catBase, EnvVars: env("FAITHFUL"),
 			Usage: "reproduce the defects of a real base"},
 		&cli.DurationFlag{Name: "startup-time", Category: catBase, EnvVars: env("STARTUP_TIME"),
@@ -99,8 +101,9 @@ func flags() []cli.Flag {
 			Usage: "`rule` for the active version of a module: default (the first), new (the newest) or multi (all)"},
 		&cli.BoolFlag{Name: "with-all-biz-readiness", Category: catModules, EnvVars: env("WITH_ALL_BIZ_READINESS"),
 			Usage: "include modules installed by a command in the health status of the base"},
-		&cli.DurationFlag{Name: "silence-before-uninstall", Category: catModules, EnvVars: env("SILENCE_BEFORE_UNINSTALL"),
-			Usage: "`duration` that a base waits before it uninstalls a module"},
+		&cli.DurationFlag{Name: "silence-before-uninstall", Category: catModules,
+			EnvVars: env("SILENCE_BEFORE_UNINSTALL"),
+			Usage:   "`duration` that a base waits before it uninstalls a module"},
 		&cli.BoolFlag{Name: "auto-uninstall", Category: catModules, EnvVars: env("AUTO_UNINSTALL"), Value: true,
 			Usage: "remove a module that fails to start"},
 		&cli.StringSliceFlag{Name: "static-biz", Category: catModules, EnvVars: env("STATIC_BIZ"),
@@ -123,7 +126,8 @@ func flags() []cli.Flag {
 		&cli.BoolFlag{Name: "stdio", Category: catOperator,
 			Usage: "run bases for the process that is connected to standard input and output; see package remote"},
 		&cli.DurationFlag{Name: "patience", Category: catOperator,
-			Usage:       "with --stdio, maximum `duration` without data from the other process, after which the bases stop",
+			Usage: "with --stdio, maximum `duration` without data from the other process, after which " +
+				"the bases stop",
 			DefaultText: "no limit"},
 		&cli.BoolFlag{Name: "idle", Category: catOperator,
 			Usage: "wait for a signal without starting bases, for Pods in which other processes run fakebase --stdio"},
