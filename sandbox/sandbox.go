@@ -343,6 +343,9 @@ func Down(ctx context.Context, o DownOptions) (bool, error) {
 		err = client.Down(asking) // a daemon that does not end is killed below
 		cancel()
 		client.Close()
+		if errors.Is(err, control.ErrUnreachable) {
+			client, err = nil, nil // the daemon has ended by itself, for example because its client was killed
+		}
 	}
 	waiting, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()

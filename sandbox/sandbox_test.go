@@ -25,6 +25,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
@@ -473,6 +474,36 @@ func TestDownKeepsDirectoryIfProcessRemains(t *testing.T) {
 		sandbox.DownOptions{Home: string(home), Name: "koup", Force: func(err error) { left = err }})
 	if err != nil || left == nil || dir.Exists() {
 		t.Errorf("with Force: %v, left %v, and directory exists: %t", err, left, dir.Exists())
+	}
+}
+
+// TestDownWhileDaemonEnds checks that Down succeeds if the daemon ends by itself between its answer and the call of
+// Down, as the daemon of a killed client does.
+func TestDownWhileDaemonEnds(t *testing.T) {
+	home := state.Home(t.TempDir())
+	dir := home.Dir("koup")
+	check.Must(t, dir.Create())
+	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: " +
+		"{provider: embedded}\n"
+	check.Must(t, state.WriteFile(dir.Config(), []byte(config)))
+	path, err := dir.NewSocketPath()
+	check.Must(t, err)
+	socket, err := control.Listen(path)
+	check.Must(t, err)
+	api := http.NewServeMux()
+	control.MethodStatus.Handle(api, func(context.Context, control.StatusRequest) (*control.Status, error) {
+		return &control.Status{Name: "koup"}, nil
+	})
+	api.HandleFunc("/", func(http.ResponseWriter, *http.Request) {
+		_ = socket.Close()
+		panic(http.ErrAbortHandler)
+	})
+	server := control.NewServer(api)
+	t.Cleanup(func() { _ = server.Close() })
+	go func() { _ = server.Serve(socket) }()
+	if was, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: string(home), Name: "koup"}); !was ||
+		err != nil || dir.Exists() {
+		t.Errorf("down: %t, %v; directory exists: %t", was, err, dir.Exists())
 	}
 }
 
