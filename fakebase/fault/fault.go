@@ -45,13 +45,12 @@ const (
 	KindCorrupt Kind = "corrupt"
 	// KindClockSkew shifts the timestamps that the base sends by Skew (state).
 	KindClockSkew Kind = "clockSkew"
-	// KindFlapping reports matching modules alternately as activated and deactivated, and changes the reported state
-	// every Period (default 5 s) (state).
+	// KindFlapping reports matching modules alternately as activated and deactivated, for one Period each (default 5
+	// s) (state).
 	KindFlapping Kind = "flapping"
 	// KindMetaspaceFull makes the base report an exhausted metaspace in its health, and reject installs (state).
 	KindMetaspaceFull Kind = "metaspaceFull"
-	// KindActuatorDown sets the health of matching modules to DOWN. If Match has no module, it sets the health of the
-	// base to DOWN (state).
+	// KindActuatorDown sets the health of matching modules, or of the base if Match has no module, to DOWN (state).
 	KindActuatorDown Kind = "actuatorDown"
 	// KindUninstalled uninstalls matching modules, or all modules, Delay after the fault is set. The controller is not
 	// notified.
@@ -117,7 +116,7 @@ type Fault struct {
 	Delay Delay `json:"delay,omitzero"`
 	// Period is the time between two changes of the reported state (kind flapping). Default: 5 s.
 	Period Duration `json:"period,omitempty"`
-	// Skew is the clock offset (kind clockSkew). A negative offset means that the clock is slow.
+	// Skew is the clock offset (kind clockSkew), negative for a slow clock.
 	Skew Duration `json:"skew,omitempty"`
 	// Restart configures the restart after a crash (kind crash). Default: the process stays down until Base.Restart
 	// is called.

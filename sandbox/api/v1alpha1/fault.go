@@ -124,7 +124,7 @@ type Fault struct {
 	Delay fault.Delay `json:"delay,omitzero"`
 	// Period is the time between two changes of the reported state (kind flapping). Default: 5s.
 	Period fault.Duration `json:"period,omitempty"`
-	// Skew is the clock offset (kind clockSkew). A negative offset means that the clock is slow.
+	// Skew is the clock offset (kind clockSkew), negative for a slow clock.
 	Skew fault.Duration `json:"skew,omitempty"`
 	// Restart is the automatic restart after a crash (kind crash). Default: the base stays stopped until a step
 	// restarts it.

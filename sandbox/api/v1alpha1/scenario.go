@@ -79,8 +79,8 @@ type ScenarioSpec struct {
 type BaseSet struct {
 	// Name is the name of the set. It is a DNS label.
 	Name string `json:"name,omitempty" jsonschema:"default=base" check:"set"`
-	// Count is the number of bases. With 0, the set has no bases until bases are added. If a sandbox has only one
-	// set, the set has 3 bases by default.
+	// Count is the number of bases. With 0, bases can be added later. The only set of a sandbox has 3 bases by
+	// default.
 	Count *int `json:"count,omitempty" jsonschema:"minimum=0,maximum=20000,default=1"`
 	// BaseName is the name that each base reports. Pods can select bases by this name. Default: the name of the set.
 	BaseName string `json:"baseName,omitempty"`
@@ -116,12 +116,10 @@ type BaseSet struct {
 	// Fetch selects which module jars a base opens. With available, a base opens file:// and http:// URLs at which a
 	// jar exists. With always, it opens every URL, and the installation fails if there is no jar.
 	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always,default=never"`
-	// Web makes all modules that are not in webModules web applications. The context path of each is its name.
-	// Default: false.
+	// Web makes all modules outside webModules web applications, each with its name as context path. Default: false.
 	Web bool `json:"web,omitempty"`
-	// WebModules lists modules that are web applications, with the fields name, version (default: all) and
-	// contextPath (default: the name). A base rejects a version whose context path another installed version uses.
-	// Default: none.
+	// WebModules lists modules that are web applications, with name, version (default: all) and contextPath (default:
+	// the name). A base rejects a version whose context path another installed version uses. Default: none.
 	WebModules []WebModule `json:"webModules,omitempty"`
 	// InstallTime is the time that a module takes to start.
 	InstallTime *metav1.Duration `json:"installTime,omitempty" jsonschema:"default=0s" check:"notNegative"`

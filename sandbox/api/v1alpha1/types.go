@@ -61,7 +61,7 @@ type Metadata struct {
 type Spec struct {
 	// Provider selects where the Kubernetes API comes from.
 	Provider Provider `json:"provider,omitempty" jsonschema:"enum=auto,enum=embedded,enum=kind,enum=existing,default=auto"`
-	// Kind configures the kind cluster. With any provider other than kind, only the field engine may be set.
+	// Kind configures the kind cluster. Other providers allow only the field engine.
 	Kind KindCluster `json:"kind,omitzero"`
 	// Cluster selects the existing cluster. Requires the provider existing.
 	Cluster Cluster `json:"cluster,omitzero"`
@@ -124,8 +124,8 @@ type Cluster struct {
 
 // API configures the Kubernetes API server.
 type API struct {
-	// Listen is the listen address, ADDRESS:PORT. The API server must also be reachable at 127.0.0.1 with this port,
-	// because kubeconfigs contain that address. All clients must authenticate. Default: 127.0.0.1 and a free port.
+	// Listen is the listen address, ADDRESS:PORT. The port must also be reachable at 127.0.0.1, the address in
+	// kubeconfigs. All clients must authenticate. Default: 127.0.0.1 and a free port.
 	Listen string `json:"listen,omitempty"`
 }
 
@@ -223,8 +223,8 @@ type Controller struct {
 	// existing (cluster). Default: cluster with the provider kind, if the cluster and this machine can reach each
 	// other; otherwise host.
 	Location Location `json:"location,omitempty" jsonschema:"enum=host,enum=cluster"`
-	// Image is the image of the controller Pods, built by make image-controller. It is required with the location
-	// cluster and the provider existing, and not allowed otherwise.
+	// Image is the image of the controller Pods, built by make image-controller. Required with the location cluster
+	// and the provider existing; otherwise not allowed.
 	Image string `json:"image,omitempty"`
 	// Replicas is the number of controllers that share the bases.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"`

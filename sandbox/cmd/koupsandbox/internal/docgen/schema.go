@@ -166,7 +166,7 @@ func stepKinds(w *translations) ([]table, error) {
 			continue
 		}
 		before = text
-		t.rows = append(t.rows, []cell{same("`" + name + "`"), w.text("steps", name, withStepNames(withYAMLName(name, text)))})
+		t.rows = append(t.rows, []cell{same("`" + name + "`"), w.text("steps", name, withStepNames(describe(name, text)))})
 	}
 	return []table{t}, nil
 }
