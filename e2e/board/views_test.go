@@ -220,7 +220,7 @@ func TestServerUnavailable(t *testing.T) {
 	p := open(browser, t, f.at(""), viewport{})
 	p.ready()
 	f.stop()
-	p.wait(`document.querySelector("[role=alert]")?.textContent.includes("is unreachable")`)
+	p.wait(`document.querySelector("[role=alert]")?.textContent.includes("does not answer")`)
 	p.wait(mainContains("base-1")) // the last known state
 	p.screenshot("away")
 	again := serve(t, newRun(t, 4), f.port)
