@@ -176,12 +176,6 @@ func (l *incarnation) uninstallCommand(req *bizRequest) commandResult {
 			return failed(fmt.Sprintf("can not access biz because the command is expired. bizIdentity: %s, "+
 				"bizModelVersion: %s", ark.ID(sub.biz, sub.version), req.BizModelVersion.value), "")
 		}
-		if silence := l.b.opts.scaled(l.b.opts.SilenceBeforeUninstall); silence > 0 {
-			l.refuseTraffic(true)
-			if !l.sleep(silence) {
-				return commandResult{noAnswer: true}
-			}
-		}
 		resp, ex := l.uninstall(sub)
 		if ex != nil {
 			return failedResult(ex)

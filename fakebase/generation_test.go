@@ -110,7 +110,8 @@ func get(b *Base, path string) (status int, body string) {
 
 // TestReadinessDuringOperations checks that modules change the readiness of a base only with WithAllBizReadiness: the
 // base then refuses traffic while a module starts and stops, and after a module has failed to start, until another
-// module has started. The base waits SilenceBeforeUninstall before it uninstalls a module.
+// module has started. The uninstallation of an unknown module does not change the readiness. The base waits
+// SilenceBeforeUninstall before it uninstalls a module.
 func TestReadinessDuringOperations(t *testing.T) {
 	tenSeconds := Delay{Min: Duration(10 * time.Second)}
 	for _, withAll := range []bool{false, true} {
@@ -137,11 +138,13 @@ func TestReadinessDuringOperations(t *testing.T) {
 			}
 			after(21 * time.Second)
 			after(10 * time.Second)
+			l.uninstallCommand(request("1")) // no module and no silence
+			after(0)
 			busy := http.StatusOK
 			if withAll {
 				busy = http.StatusServiceUnavailable
 			}
-			if want := []int{busy, 200, busy, busy, 200}; !slices.Equal(got, want) {
+			if want := []int{busy, 200, busy, busy, 200, 200}; !slices.Equal(got, want) {
 				t.Errorf("readiness %v, want %v", got, want)
 			}
 		})

@@ -24,6 +24,9 @@ func (l *incarnation) uninstall(sub subject) (clientResponse, *exception) {
 			return clientResponse{}, ex
 		}
 	}
+	if !l.awaitSilence(id) {
+		return clientResponse{}, errNoAnswer
+	}
 	l.b.mu.Lock()
 	delete(l.failures, id)
 	err := l.container.Stopping(id, time.Now())
@@ -63,6 +66,19 @@ func (l *incarnation) uninstall(sub subject) (clientResponse, *exception) {
 	l.b.abortRequests(id)
 	l.log.Info("biz uninstalled", "biz", id)
 	return clientResponse{code: codeSuccess, message: "Uninstall biz: " + id + " success."}, nil
+}
+
+// awaitSilence blocks for SilenceBeforeUninstall if the biz is registered. It returns false if the process has ended.
+func (l *incarnation) awaitSilence(id string) bool {
+	silence := l.b.opts.scaled(l.b.opts.SilenceBeforeUninstall)
+	l.b.mu.Lock()
+	_, registered := l.container.Get(id)
+	l.b.mu.Unlock()
+	if silence == 0 || !registered {
+		return true
+	}
+	l.refuseTraffic(true)
+	return l.sleep(silence)
 }
 
 // isGuarded reports whether the biz is the active version of several installed versions. A fault with the code

@@ -90,6 +90,12 @@ func (d *Daemon) ensure(ctx context.Context, steps *progress.Steps, r control.Up
 func (d *Daemon) scaleSets(ctx context.Context, steps *progress.Steps, f *fleet.Fleet, before,
 	after []v1alpha1.BaseSet) (changes []string, err error) {
 	sets := slices.Clone(after)
+	for i, set := range sets {
+		if old := setNamed(before, set.Name); old != nil { // changed settings take effect after down and up
+			sets[i] = *old
+			sets[i].Count = set.Count
+		}
+	}
 	for _, old := range before {
 		if setNamed(after, old.Name) == nil {
 			old.Count = new(int)

@@ -37,6 +37,8 @@ func TestSetsOfBases(t *testing.T) {
 			t.Errorf("bases %q, want %q", got, want)
 		}
 	}
+	changed := set("web", 2)
+	changed.Version = "9.9.9"
 	b.up(config(set("web", 2), set("old", 1)))
 	expect("old-1", "web-1", "web-2")
 	_, err := b.AddBases(t.Context(),
@@ -45,7 +47,8 @@ func TestSetsOfBases(t *testing.T) {
 	if _, err := b.AddBases(t.Context(), control.AddRequest{Count: 1, Set: "none"}); err == nil {
 		t.Error("AddBases accepted a set that does not exist")
 	}
-	result, _ := b.up(config(set("web", 1), set("new", 2)))
+	changed.Count = ptr.To(1)
+	result, _ := b.up(config(changed, set("new", 2)))
 	expect("more-1", "new-1", "new-2", "web-1")
 	want := []string{"changed the number of bases in the set web from 2 to 1",
 		"changed the number of bases in the set new from 0 to 2",
@@ -53,7 +56,9 @@ func TestSetsOfBases(t *testing.T) {
 	if !slices.Equal(result.Changes[:min(3, len(result.Changes))], want) {
 		t.Errorf("changes %q", result.Changes)
 	}
-	if saved := b.daemon.configNow().Spec.Bases; len(saved) != 2 || saved[0].Name != "web" || *saved[1].Count != 2 {
+	// the changed version is not in effect, so the next up must report it again
+	if saved := b.daemon.configNow().Spec.Bases; len(saved) != 2 || saved[0].Name != "web" || *saved[0].Count != 1 ||
+		*saved[1].Count != 2 || saved[0].Version == "9.9.9" {
 		t.Errorf("saved sets %+v", saved)
 	}
 }

@@ -210,12 +210,7 @@ func configFrom(c *cli.Context, file string, presets func(*v1alpha1.Spec)) (conf
 	if err := v1alpha1.Complete(config, origins, fileErr); err != nil {
 		return nil, false, usageError{fmt.Errorf("invalid settings:\n%w", err)}
 	}
-	for i := range config.Spec.Bases {
-		if origins.IsSet(fmt.Sprintf("spec.bases[%d].count", i)) {
-			return config, false, nil
-		}
-	}
-	return config, true, nil
+	return config, len(config.Spec.Bases) == 1 && !origins.IsSet("spec.bases[0].count"), nil
 }
 
 // setField sets the configuration field at a path of JSON names to the value of a flag. It allocates nil pointers on
