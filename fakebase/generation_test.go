@@ -138,7 +138,7 @@ func TestReadinessDuringOperations(t *testing.T) {
 			}
 			after(21 * time.Second)
 			after(10 * time.Second)
-			l.uninstallCommand(request("1")) // no module and no silence
+			l.uninstallCommand(request("1")) // no module and no waiting period
 			after(0)
 			busy := http.StatusOK
 			if withAll {
