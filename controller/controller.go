@@ -84,7 +84,7 @@ func New(opts Options) (*Controller, error) {
 	config := c.restConfig()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the Kubernetes client: %w", err)
+		return nil, fmt.Errorf("creating the Kubernetes client: %w", err)
 	}
 	if err := c.wire(client, config); err != nil {
 		return nil, err

@@ -101,7 +101,7 @@ func (t *httpTunnel) setRefusing(refuse bool) {
 		return
 	}
 	if err := t.endpoint.open(t.l.ctx, t.l.spawn); err != nil {
-		t.l.log.Warn("opening the arklet HTTP server again failed", "err", err)
+		t.l.log.Warn("reopening the arklet HTTP server failed", "err", err)
 	}
 }
 

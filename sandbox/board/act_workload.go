@@ -154,7 +154,7 @@ func release(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		map[string]any{"spec": map[string]any{
 			"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}})
 	if err != nil {
-		return ActionResult{}, fmt.Errorf("writing a patch: %w", err)
+		return ActionResult{}, fmt.Errorf("encoding the patch: %w", err)
 	}
 	return ActionResult{
 		fmt.Sprintf("%s/%s was updated to %s:%s", p["kind"], p["name"], p["module"], p["version"]),

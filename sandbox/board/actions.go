@@ -201,8 +201,8 @@ func (a *actions) reserve(target, id string) (release func(), err error) {
 		if strings.HasPrefix(target, kindBase+"/") {
 			code = errcode.ModuleControllerBaseInstanceUnderOperation
 		}
-		return nil, refuse(code, http.StatusConflict, "%s of %s is in progress; try again when it has ended", other,
-			target)
+		return nil, refuse(code, http.StatusConflict,
+			"the action %s on %s is in progress; try again when it has ended", other, target)
 	}
 	if len(a.busy) >= maxActions {
 		return nil, refuse(errcode.KouplelessBoardThreadPoolError, http.StatusServiceUnavailable,

@@ -20,7 +20,7 @@ const maxReport = 1 << 30
 func ReadReport(path, run string) (*scenario.Run, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading a report: %w", err)
+		return nil, fmt.Errorf("opening the report: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // only read
 	var r scenario.Report

@@ -19,7 +19,7 @@ const whyTimeout = 30 * time.Second
 // why handles a request for an explanation of an object's current state.
 func (b *Board) why(w http.ResponseWriter, r *http.Request) {
 	if b.o.API == nil {
-		access.Deny(w, http.StatusConflict, "why is not available for a finished run; see the evidence in its report")
+		access.Deny(w, http.StatusConflict, "a finished run has no explanations; see the evidence in its report")
 		return
 	}
 	q := r.URL.Query()

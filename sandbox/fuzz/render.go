@@ -95,7 +95,7 @@ func (s Schedule) YAML(name string, bundled bool, comments ...string) ([]byte, e
 	}
 	text, err := yaml.Marshal(c)
 	if err != nil {
-		return nil, fmt.Errorf("writing schedule %d as a scenario: %w", s.Seed, err)
+		return nil, fmt.Errorf("encoding schedule %d as a scenario: %w", s.Seed, err)
 	}
 	var b strings.Builder
 	for _, c := range comments {

@@ -221,7 +221,7 @@ func (r *Registry) handleHeartbeat(from tunnel.Origin, h arklet.Heartbeat) (reas
 	case known && !h.Active && !r.recognizes(b, from):
 		return tunnel.WrongAddress, nil,
 			fmt.Errorf("ignored a heartbeat from %s that reports the end of base %q, because the other heartbeats "+
-				"of the base come from %s; if these heartbeats stop, the base is removed after %s",
+				"of the base come from %s; if the other heartbeats stop, the base is removed after %s",
 				from.Peer, info.Identity, b.peer, r.opts.DeadAfter)
 	case !h.Active:
 		if r.remove(info.Identity) {

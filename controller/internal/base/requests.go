@@ -275,12 +275,14 @@ func (d *RequestTracker) Health(ctx context.Context, identity string) (arklet.He
 	select {
 	case got := <-next:
 		if got.err != nil {
-			return arklet.Health{}, fmt.Errorf("health of base %q: %w", d.registry.DisplayName(identity), got.err)
+			return arklet.Health{},
+				fmt.Errorf("checking the health of base %q: %w", d.registry.DisplayName(identity), got.err)
 		}
 		return got.health, nil
 	case <-ctx.Done():
 		return arklet.Health{},
-			fmt.Errorf("health of base %q: %w (%w)", d.registry.DisplayName(identity), ErrNoAnswer, context.Cause(ctx))
+			fmt.Errorf("checking the health of base %q: %w (%w)", d.registry.DisplayName(identity), ErrNoAnswer,
+				context.Cause(ctx))
 	}
 }
 

@@ -143,7 +143,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.opts.Logger.Info("serving the kubelet API", "addr", s.Addr().String())
 	if err := connlimit.Serve(ctx, server, s.listener, stopTimeout); err != nil {
-		return fmt.Errorf("kubelet API: %w", err)
+		return fmt.Errorf("serving the kubelet API: %w", err)
 	}
 	s.stopSessions()
 	return nil

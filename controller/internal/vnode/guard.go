@@ -43,7 +43,8 @@ func (r *Reconciler) checkActing() {
 func (r *Reconciler) reportOthers() {
 	others := strings.Join(r.ownLease.renewing(), ", ")
 	if !r.opts.Cluster && others != "" && others != r.reported {
-		r.opts.Logger.Warn("another controller serves this environment and keeps its bases until it stops; "+
+		r.opts.Logger.Warn("another controller serves this environment and keeps the bases until that "+
+			"controller stops; "+
 			"set a unique ENV for this controller, or set IS_CLUSTER=true on both to share the bases",
 			"env", r.opts.Env, "controllers", others)
 	}
@@ -66,7 +67,8 @@ func (r *Reconciler) stopServingAll() {
 	}
 	r.mu.Unlock()
 	if len(served) > 0 {
-		r.opts.Logger.Warn("this controller has not renewed its Lease in time; it serves no bases until it has",
+		r.opts.Logger.Warn("this controller has not renewed its Lease in time; it serves no bases until the "+
+			"Lease is renewed",
 			"bases",
 			len(served))
 	}

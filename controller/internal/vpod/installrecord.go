@@ -66,7 +66,7 @@ func (s *store) restoreInstallRecord(identity, installRecord string, inDoubt tim
 	}
 	var all []recordedVersion
 	if err := json.Unmarshal([]byte(installRecord), &all); err != nil {
-		return fmt.Errorf("reading the install record of base %q: %w", identity, err)
+		return fmt.Errorf("decoding the install record of base %q: %w", identity, err)
 	}
 	s.change(func() {
 		for _, r := range all {

@@ -21,11 +21,11 @@ const answerTime = 20 * time.Second
 func (f *Files) Connect() (paho.Client, error) {
 	authority, err := os.ReadFile(f.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to mosquitto: %w", err)
+		return nil, fmt.Errorf("reading the CA certificate of mosquitto: %w", err)
 	}
 	password, err := os.ReadFile(f.Passwords[User])
 	if err != nil {
-		return nil, fmt.Errorf("connecting to mosquitto: %w", err)
+		return nil, fmt.Errorf("reading the password for mosquitto: %w", err)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)

@@ -185,7 +185,7 @@ func (v *validator) controllerInExistingCluster(s *Spec, path *field.Path) {
 	if s.Controller.Image == "" {
 		v.add(field.Required(path.Child("image"),
 			"the nodes of an existing cluster pull the image of the controller; build it with make image-controller, "+
-				"push it to a registry that they can reach, and set its name"))
+				"push it to a registry that the nodes can reach, and set its name"))
 	}
 	switch at, err := ParseBrokerURL(s.Broker.URL); {
 	case s.Broker.URL == "" && s.Fleet.Runtime != RuntimeCluster: // reports the same

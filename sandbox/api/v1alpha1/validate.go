@@ -95,7 +95,7 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 		v.invalid(kind.Child("version"), s.Kind.Version, "must be a complete Kubernetes version, such as v1.36.3")
 	}
 	if s.Kind.Version != "" && s.Kind.Image != "" {
-		v.forbid(kind.Child("version"), "excludes spec.kind.image; remove one of them")
+		v.forbid(kind.Child("version"), "cannot be combined with spec.kind.image; remove one of them")
 	}
 }
 
@@ -115,8 +115,7 @@ func (v *validator) pods(s *Spec, fleet *field.Path) {
 	case s.Provider == ProviderExisting && s.Fleet.Image == "":
 		v.add(field.Required(fleet.Child("image"),
 			"the nodes of an existing cluster pull the image of bases; build it with make "+
-				"image-fakebase, push it to a "+
-				"registry that they can reach, and set its name"))
+				"image-fakebase, push it to a registry that the nodes can reach, and set its name"))
 	}
 	if s.Fleet.AgentImage != "" && s.Provider == ProviderKind {
 		v.forbid(fleet.Child("agentImage"),
@@ -128,8 +127,7 @@ func (v *validator) pods(s *Spec, fleet *field.Path) {
 }
 
 const noBrokerHere = "Pods of an existing cluster cannot reach a broker on this machine; set the URL of a " +
-	"broker that they " +
-	"and this machine reach"
+	"broker that these Pods and this machine can reach"
 
 // ValidateName returns a one-sentence error if a name is not a valid sandbox name.
 func ValidateName(name string) error {

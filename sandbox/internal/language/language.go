@@ -89,7 +89,8 @@ func (c *Catalogue) Check() error {
 		case strings.ContainsFunc(t.EN, han) || !strings.ContainsFunc(t.ZH, han) && t.ZH != t.EN:
 			errs = append(errs, fmt.Errorf("a text is in the wrong language: %+v", t))
 		case !slices.Equal(en, zh):
-			errs = append(errs, fmt.Errorf("the languages have different arguments, %v and %v: %+v", en, zh, t))
+			errs = append(errs, fmt.Errorf(
+				"the English text has the arguments %v, but the Chinese text has %v: %+v", en, zh, t))
 		}
 	}
 	return errors.Join(errs...)

@@ -85,7 +85,7 @@ func writeRecord(dir string, r Record) error {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("writing the run record: %w", err)
+		return fmt.Errorf("creating the directory for run records: %w", err)
 	}
 	path := filepath.Join(dir, r.Name+recordSuffix)
 	err = writeSynced(path+".new", data)
@@ -190,7 +190,7 @@ func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 			err = removeRecord(dir, r.Name)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("ending process %d of %s from an earlier run: %w", r.PID, r.Name, err))
+			errs = append(errs, fmt.Errorf("stopping process %d of %s from an earlier run: %w", r.PID, r.Name, err))
 			continue
 		}
 		if ended {

@@ -82,7 +82,7 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 			"allow this client ID in the settings of the broker, or set another MQTT_CLIENT_PREFIX", t.opts.ClientID,
 			len(options.ClientID), err)
 	case err != nil:
-		return false, fmt.Errorf("connecting: %w", err)
+		return false, fmt.Errorf("connecting to the broker: %w", err)
 	}
 	t.conn.Store(&connection{client: client, queries: queries{sent: map[string]sent{}}})
 	defer t.conn.Store(nil)

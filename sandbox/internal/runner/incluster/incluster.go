@@ -306,7 +306,7 @@ func (c *Runner) applyHeartbeatServices(ctx context.Context, replicas int) error
 		}
 		var service corev1.Service
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, &service); err != nil {
-			return fmt.Errorf("reading Service %s: %w", applied.GetName(), err)
+			return fmt.Errorf("decoding Service %s: %w", applied.GetName(), err)
 		}
 		ports[number] = service.Spec.Ports[0].NodePort
 	}

@@ -89,7 +89,7 @@ func finish(s *jsonschema.Schema, file, kind string) ([]byte, error) {
 	}
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("writing the schema: %w", err)
+		return nil, fmt.Errorf("encoding the schema: %w", err)
 	}
 	return append(out, '\n'), nil
 }
