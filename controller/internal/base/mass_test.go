@@ -312,7 +312,7 @@ func TestNoBaseIsRemovedWhileNotActing(t *testing.T) {
 	ids := []string{"a", "b", "c", "d", "e"}
 	w, _ := newFixtureWithTunnel(ids...)
 	acting := false
-	w.opts.Acting = func() bool { return acting }
+	w.opts.MayAct = func() bool { return acting }
 	for _, id := range ids {
 		w.SetOwned(id, false)
 	}

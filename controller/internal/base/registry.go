@@ -55,9 +55,9 @@ type Options struct {
 	// Delayed reports whether messages over a tunnel arrive late or are lost. If Delayed is nil, no messages are
 	// delayed. It must not block.
 	Delayed func(tunnel.Key) bool
-	// Acting reports whether this controller may act. While it returns false, no base is removed because of missed
-	// heartbeats. If Acting is nil, the controller may always act. It must not block.
-	Acting func() bool
+	// MayAct reports whether this controller may act. While it returns false, no base is removed because of missed
+	// heartbeats. If MayAct is nil, the controller may always act. It must not block.
+	MayAct func() bool
 	// TimeScale divides the durations that are not in Options. The durations in Options are already divided.
 	TimeScale pace.TimeScale
 	// Clock provides the time; default the real clock.
@@ -130,8 +130,8 @@ func NewRegistry(opts Options) *Registry {
 	if opts.Delayed == nil {
 		opts.Delayed = func(tunnel.Key) bool { return false }
 	}
-	if opts.Acting == nil {
-		opts.Acting = func() bool { return true }
+	if opts.MayAct == nil {
+		opts.MayAct = func() bool { return true }
 	}
 	if opts.Observer == nil {
 		opts.Observer = func(Change) {}

@@ -243,7 +243,7 @@ func (r *Registry) expire(expired []*record, now time.Time) (changes []Change) {
 		return nil
 	}
 	slices.SortFunc(expired, func(a, b *record) int { return a.countedSince().Compare(b.countedSince()) })
-	acting, all := r.opts.Acting(), map[netip.Prefix]int{}
+	acting, all := r.opts.MayAct(), map[netip.Prefix]int{}
 	for _, b := range r.bases {
 		all[r.group(b)]++
 	}

@@ -141,7 +141,7 @@ func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *
 	}
 	connected := func(tunnel.Key) bool { return !s.down.Load() }
 	registry := base.NewRegistry(
-		base.Options{Clock: s.clock, Connected: connected, Acting: func() bool { return s.MayAct() }})
+		base.Options{Clock: s.clock, Connected: connected, MayAct: func() bool { return s.MayAct() }})
 	if opts.Env == "" {
 		opts.Env = "dev"
 	}

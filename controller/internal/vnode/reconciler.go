@@ -203,7 +203,7 @@ func (r *Reconciler) Owns(identity string) bool {
 	return ok && s.owned
 }
 
-// MayAct reports whether this controller may act now; see ControllerLease.Acting.
+// MayAct reports whether this controller may act now; see ControllerLease.MayAct.
 func (r *Reconciler) MayAct() bool { return r.ownLease.MayAct() }
 
 // PeerSelector returns the label selector for the Leases of the controllers of this environment.
