@@ -52,7 +52,7 @@ type host struct {
 
 	mu           sync.Mutex
 	createdCount int
-	bases        map[string]*server // by the base ID that make returned
+	bases        map[string]*server // by the base ID that createBase returned
 }
 
 type server struct {
@@ -166,7 +166,7 @@ func (s *server) follow(ctx context.Context, _ rpc.Empty, send func(message)) er
 func (s *server) run(ctx context.Context, _ rpc.Empty) (rpc.Empty, error) {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)() //nolint:contextcheck // as in make
+	defer context.AfterFunc(s.ctx, cancel)() //nolint:contextcheck // as in createBase
 	err := s.base.Start(running)
 	if !errors.Is(err, fakebase.ErrStarted) {
 		s.cancel()

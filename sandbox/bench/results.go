@@ -83,7 +83,7 @@ func (r *Results) setConfig(config []benchfmt.Config) {
 	}
 }
 
-// find returns the figure with the given name and unit, or nil if the figure does not exist.
+// find returns the benchmark with the given name and unit, or nil if the benchmark does not exist.
 func (r *Results) find(name, unit string) *benchmark {
 	i := slices.IndexFunc(r.benchmarks, func(f *benchmark) bool { return f.name == name && f.unit == unit })
 	if i < 0 {

@@ -40,7 +40,7 @@ type ControllerLease struct {
 	renewed       time.Time
 	wall          time.Time // wall-clock time of renewed; on some machines the monotonic clock stops during sleep
 	epoch         int       // number of times that this controller started acting
-	observedEpoch int       // value of epoch at the last call of observe
+	observedEpoch int       // value of epoch at the last call of observeTunnels
 	lease         *coordinationv1.Lease
 	process       *process // this process; nil before the first renewal
 	rival         competingProcess

@@ -8,9 +8,9 @@ import (
 
 const guardInterval = 200 * time.Millisecond
 
-// stopWhenNotActing stops serving all bases as soon as this controller may no longer act. It blocks until ctx is done.
-// It does no I/O, because I/O could delay it.
-func (r *Reconciler) stopWhenNotActing(ctx context.Context) {
+// runGuard stops serving all bases as soon as this controller may no longer act. It blocks until ctx is done. It does
+// no I/O, because I/O could delay it.
+func (r *Reconciler) runGuard(ctx context.Context) {
 	tick := r.opts.Clock.NewTicker(guardInterval)
 	defer tick.Stop()
 	for {

@@ -74,7 +74,7 @@ type journal struct {
 	failedWrites int                        // number of consecutive failed writes
 }
 
-// reading is the kind of result of journal.read.
+// reading is the kind of result of journal.readRecord.
 type reading int
 
 const (

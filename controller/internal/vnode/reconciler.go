@@ -223,7 +223,7 @@ func (r *Reconciler) HandlePeerLease(l *coordinationv1.Lease, deleted bool) {
 func (r *Reconciler) Start(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.ownLease.Start(ctx) })
-	wg.Go(func() { r.stopWhenNotActing(ctx) })
+	wg.Go(func() { r.runGuard(ctx) })
 	wg.Go(func() { r.deleteOldLeases(ctx) })
 	wg.Go(func() { r.journal.run(ctx) })
 	wg.Go(func() { r.queue.Run(ctx) })

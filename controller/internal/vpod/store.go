@@ -86,7 +86,7 @@ type podSnapshot struct {
 	*podRecord
 	podState
 	module   module
-	sortTime time.Time // sort key of the Pod; see older
+	sortTime time.Time // sort key of the Pod; see compareAge
 }
 
 // wants reports whether the Pod requires that its module is installed on the base.
