@@ -133,7 +133,7 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 		TimeScale:     opts.timeScale(),
 		Connected:     c.isConnected,
 		Delayed:       func(key tunnel.Key) bool { return key == tunnel.MQTT && c.mqtt != nil && c.mqtt.Delayed() },
-		Acting:        func() bool { return c.nodeReconciler.Acting() }, // not nil when the first sweep runs
+		MayAct:        func() bool { return c.nodeReconciler.MayAct() }, // not nil when the first sweep runs
 		Observer:      c.baseChanged,
 	})
 	c.requests = base.NewRequestTracker(c.registry)

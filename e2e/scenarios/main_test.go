@@ -160,7 +160,7 @@ func stopBroker(ctx context.Context) error {
 	if err := externalBroker.Check(); err != nil {
 		return err
 	}
-	topics, err := externalBroker.Retained(ctx)
+	topics, err := externalBroker.RetainedTopics(ctx)
 	if err == nil && len(topics) > 0 {
 		err = fmt.Errorf("the broker has retained messages of sandboxes: %q", topics)
 	}

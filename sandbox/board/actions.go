@@ -86,8 +86,8 @@ func newActions(b *Board) *actions {
 	return a
 }
 
-// offered returns the actions that are available, sorted by ID.
-func (a *actions) offered() []Action {
+// available returns the actions that are available, sorted by ID.
+func (a *actions) available() []Action {
 	var list []Action
 	for _, x := range a.all {
 		list = append(list, x.Action)

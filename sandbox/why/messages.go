@@ -65,9 +65,9 @@ func (v *explainer) count(n int, noun language.Text) string {
 	return plain.Count(n, noun.EN)
 }
 
-// meant returns " (did you mean X?)", where X is the name in names that is most similar to name. It returns "" if no
-// name is similar.
-func (v *explainer) meant(name string, names []string) string {
+// didYouMean returns " (did you mean X?)", where X is the name in names that is most similar to name. It returns "" if
+// no name is similar.
+func (v *explainer) didYouMean(name string, names []string) string {
 	if found := plain.Similar(name, names); found != "" {
 		return v.in(partDidYouMean, args{"name": found})
 	}

@@ -31,7 +31,7 @@ const maxInstallRecord = 64 << 10
 // record outside of this process, and later passes it to Serve.
 func (p *Provider) InstallRecord(identity string) string {
 	var all []recordedVersion
-	p.store.read(func() {
+	p.store.withReadLock(func() {
 		for name, l := range p.store.byBase[identity] {
 			for version, installed := range l.memory.Installed {
 				all = append(all, recordedVersion{name, version, installed.URL})

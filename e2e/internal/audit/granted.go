@@ -58,8 +58,8 @@ func (g *Grants) add(resource, namespace string, verbs []string) {
 	}
 }
 
-// Beyond returns the kinds of requests in the log that no rule allows, sorted.
-func (g *Grants) Beyond(l *Log) []string {
+// Violations returns the kinds of requests in the log that no rule allows, sorted.
+func (g *Grants) Violations(l *Log) []string {
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(l.Requests)) {
 		if !g.kinds[kind] {

@@ -222,7 +222,8 @@ func (v *validator) controller(s *Spec, path *field.Path) {
 		return
 	}
 	v.ownVariables(c.Env, path.Child("env"))
-	for _, name := range given(&Controller{Args: c.Args, WorkingDir: c.WorkingDir, Files: c.Files, Ready: c.Ready}) {
+	for _, name := range nonZeroFields(&Controller{Args: c.Args, WorkingDir: c.WorkingDir, Files: c.Files,
+		Ready: c.Ready}) {
 		v.forbid(path.Child(name),
 			"requires a custom controller; set its program in spec.controller.command, or remove this field")
 	}

@@ -86,7 +86,8 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 			"requires the provider embedded; set spec.provider to embedded, or remove this field")
 	}
 	if s.Provider != ProviderKind {
-		for _, name := range given(&KindCluster{Nodes: s.Kind.Nodes, Image: s.Kind.Image, Version: s.Kind.Version}) {
+		for _, name := range nonZeroFields(&KindCluster{Nodes: s.Kind.Nodes, Image: s.Kind.Image,
+			Version: s.Kind.Version}) {
 			v.forbid(kind.Child(name), "requires the provider kind; set spec.provider to kind, or remove this field")
 		}
 		return
@@ -102,7 +103,7 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 // pods validates the fields that only the runtime cluster supports.
 func (v *validator) pods(s *Spec, fleet *field.Path) {
 	if s.Fleet.Runtime != RuntimeCluster {
-		for _, name := range given(
+		for _, name := range nonZeroFields(
 			&Fleet{PerPod: s.Fleet.PerPod, Image: s.Fleet.Image, AgentImage: s.Fleet.AgentImage}) {
 			v.forbid(fleet.Child(name), "requires spec.fleet.runtime cluster; set it, or remove this field")
 		}

@@ -147,5 +147,5 @@ func (l valveListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.valve.Through(conn), nil
+	return l.valve.Wrap(conn), nil
 }

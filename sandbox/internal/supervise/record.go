@@ -185,7 +185,7 @@ func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 		if r.PID == os.Getpid() && r.Running {
 			continue
 		}
-		ended, err := r.end(ctx)
+		ended, err := r.stop(ctx)
 		if err == nil {
 			err = removeRecord(dir, r.Name)
 		}
@@ -200,8 +200,8 @@ func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 	return stopped, errors.Join(errs...)
 }
 
-// end stops the recorded process, blocks until it has exited, and reports whether the process was running.
-func (r Record) end(ctx context.Context) (bool, error) {
+// stop stops the recorded process, blocks until it has exited, and reports whether the process was running.
+func (r Record) stop(ctx context.Context) (bool, error) {
 	p, err := findProcess(r.PID, r.Start)
 	if errors.Is(err, errNoProcess) {
 		return false, nil

@@ -249,12 +249,12 @@ func (c *Runner) ensure(ctx context.Context, s Settings) error {
 		return err
 	}
 	if c.inExistingCluster() {
-		return c.waitUntil(ctx, c.pending)
+		return c.waitUntil(ctx, c.unmetCondition)
 	}
 	if err := c.applyHeartbeatServices(ctx, s.Replicas); err != nil {
 		return err
 	}
-	if err := c.waitUntil(ctx, c.pending); err != nil {
+	if err := c.waitUntil(ctx, c.unmetCondition); err != nil {
 		return err
 	}
 	return c.waitHeartbeats(ctx)
@@ -443,9 +443,9 @@ func (c *Runner) killedInBackOff() (pods []string) {
 	return pods
 }
 
-// pending returns a description of the first unmet condition. It returns an empty string when all controllers are
-// ready with the newest settings and all other Pods have terminated.
-func (c *Runner) pending() (what string, fatal error) {
+// unmetCondition returns a description of the first unmet condition. It returns an empty string when all controllers
+// are ready with the newest settings and all other Pods have terminated.
+func (c *Runner) unmetCondition() (what string, fatal error) {
 	for _, r := range c.replicas {
 		what, fatal = c.pendingReplica(r)
 		if what != "" || fatal != nil {

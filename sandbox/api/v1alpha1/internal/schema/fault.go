@@ -25,7 +25,7 @@ func addFault(s *jsonschema.Schema, dir, bases string) error {
 	}
 	def := r.Reflect(&v1alpha1.Fault{})
 	def.Version = ""
-	share(def)
+	copyComments(def)
 	loosen(def)
 	kind, _ := def.Properties.Get("kind")
 	kind.Type = ""
