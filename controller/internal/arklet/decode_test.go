@@ -224,7 +224,7 @@ func TestDecodeHealth(t *testing.T) {
 			"the document over MQTT",
 			`{"code":"SUCCESS","data":{"healthData":{"cpu":{"count":4},"jvm":{"max non heap memory(M)":-9.5367431640625E-7,"run time(s)":34.432,"java used metaspace":55574528,"java committed metaspace":58589184,"java max metaspace":268435456},"masterBizInfo":{"bizName":"base","bizState":"ACTIVATED","bizVersion":"1.0.0","webContextPath":"/"}}}}`,
 			Health{CPUs: 4, MetaspaceUsed: 55574528, MetaspaceCommitted: 58589184, MetaspaceMax: 268435456,
-				RunTime: 34432 * time.Millisecond, MasterActive: true},
+				RunTime: 34432 * time.Millisecond, State: StateActivated},
 			"",
 		},
 		{
