@@ -230,7 +230,8 @@ func TestDecodeHealth(t *testing.T) {
 		{
 			"no limit, and a pool that the JVM does not report",
 			`{"code":"SUCCESS","data":{"healthData":{"jvm":{"run time(s)":1,"java used metaspace":7,"java max metaspace":-1}}}}`,
-			Health{MetaspaceUsed: 7, MetaspaceCommitted: Unlimited, MetaspaceMax: Unlimited, RunTime: time.Second},
+			Health{MetaspaceUsed: 7, MetaspaceCommitted: Unlimited, MetaspaceMax: Unlimited, RunTime: time.Second,
+				State: StateUnresolved},
 			"",
 		},
 		{"a refusal", `{"code":"FAILED","message":"can not find biz: x"}`, Health{}, "can not find biz: x"},

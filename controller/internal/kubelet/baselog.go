@@ -92,13 +92,23 @@ func (s *Server) basePodLog(ctx context.Context, t target, opts api.ContainerLog
 			s.waitForEnd(ctx, t)
 		}()
 	}
-	return &baseLog{log, cancel}, nil
+	return &baseLog{log, ctx.Err, cancel}, nil
 }
 
-// baseLog is the log of a Pod. Close ends the request.
+// baseLog is the log of a Pod. It ends when the context of its request is canceled, which Close does.
 type baseLog struct {
 	io.ReadCloser
+	ended  func() error // context.Context.Err
 	cancel context.CancelFunc
+}
+
+// Read implements io.Reader. An error after the end of the context is not part of the log.
+func (l *baseLog) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p)
+	if err != nil && l.ended() != nil {
+		err = io.EOF
+	}
+	return n, err
 }
 
 func (l *baseLog) Close() error {
