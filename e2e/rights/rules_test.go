@@ -52,14 +52,15 @@ func TestRules(t *testing.T) {
 	t.Logf("%d requests of %d kinds, %d bytes", log.Events, len(log.Requests), log.Bytes)
 }
 
-// requestLogs requests the log of a module Pod while a Pod for its base exists. No node runs this Pod, so the controller
-// reports that it cannot read the log of the base.
+// requestLogs requests the log of a module Pod while a Pod for its base exists. The node of this Pod does not exist,
+// so the controller reports that it cannot read the log of the base.
 func requestLogs(t *testing.T, ns string, pod *corev1.Pod) {
 	t.Helper()
 	node := nodeOf(t, pod)
 	ofBase, err := client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: node.Labels[corev1.LabelHostname]},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "base", Image: "base"}}},
+		Spec: corev1.PodSpec{NodeName: "absent",
+			Containers: []corev1.Container{{Name: "base", Image: "base"}}},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	ofBase.Status.PodIP = pod.Status.PodIP
