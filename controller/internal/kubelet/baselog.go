@@ -31,8 +31,8 @@ const defaultContainer = "base"
 // basePod returns the Pod in which the base of a module Pod runs, or nil if there is none in the namespace of the
 // module Pod. As in ModuleController V2, the name of the Pod is the host name of the base.
 //
-// A base reports its own host name and address, so basePod does not trust them. A user who may read the log of the
-// module Pod may read the logs of all Pods in its namespace. The Pod must have the address of the base, and must not be
+// A base reports its own host name and address, so basePod does not trust them. A user with access to the log of the
+// module Pod can usually read all logs in its namespace. The Pod must have the address of the base, and must not be
 // a module Pod, because the API server would send a request for its log to this server.
 func (s *Server) basePod(ctx context.Context, t target) (*corev1.Pod, error) {
 	b := s.opts.Bases.Info(t.identity)
