@@ -269,6 +269,7 @@ func TestDeactivatedBase(t *testing.T) {
 	w := newWorld()
 	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	w.take()
+	both := []Change{{Kind: InfoChanged, Identity: "a"}, {Kind: HealthChanged, Identity: "a"}}
 	for _, c := range []struct {
 		state     arklet.State
 		inService bool
@@ -276,9 +277,9 @@ func TestDeactivatedBase(t *testing.T) {
 	}{
 		{arklet.StateUnresolved, true, []Change{{Kind: HealthChanged, Identity: "a"}}}, // the base sends no state
 		{arklet.StateActivated, true, []Change{{Kind: HealthChanged, Identity: "a"}}},
-		{arklet.StateDeactivated, false, []Change{{Kind: InfoChanged, Identity: "a"}, {Kind: HealthChanged, Identity: "a"}}},
+		{arklet.StateDeactivated, false, both},
 		{arklet.StateDeactivated, false, nil},
-		{arklet.StateActivated, true, []Change{{Kind: InfoChanged, Identity: "a"}, {Kind: HealthChanged, Identity: "a"}}},
+		{arklet.StateActivated, true, both},
 	} {
 		w.SetHealth(overMQTT("a"), arklet.Health{State: c.state})
 		w.want(t, c.changes...)

@@ -95,13 +95,15 @@ func TestBasePod(t *testing.T) {
 		forbidden bool
 		want      string // suffix of the log; for an error, part of the first line
 	}{
-		"container by label": {func(p *corev1.Pod) { p.Labels[labels.BaseContainer] = "app" }, false, "container=app\n"},
+		"container by label": {func(p *corev1.Pod) { p.Labels[labels.BaseContainer] = "app" }, false,
+			"container=app\n"},
 		"several containers": {func(p *corev1.Pod) {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "sidecar"})
 		}, false, "container=base\n"},
 		"another name":      {func(p *corev1.Pod) { p.Name = "host-b" }, false, module},
 		"another namespace": {func(p *corev1.Pod) { p.Namespace = "other" }, false, module},
-		"another address":   {func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.2"}} }, false, module},
+		"another address": {func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.2"}} }, false,
+			module},
 		"a module Pod": {func(p *corev1.Pod) { p.Labels[labels.OlderComponent] = labels.Module }, false,
 			module},
 		"no permission": {func(*corev1.Pod) {}, true, module},

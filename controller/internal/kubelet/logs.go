@@ -82,8 +82,8 @@ func (s *Server) find(namespace, pod, container string) (target, error) {
 	return target{}, errdefs.NotFoundf("pod %s/%s has no container %q", namespace, pod, container)
 }
 
-// logs implements api.ContainerLogsHandlerFunc. If the base runs in a Pod in the namespace of the module Pod, it returns
-// the log of that Pod. Otherwise, it returns the log of the module, with the lines of the base in BaseLogFile.
+// logs implements api.ContainerLogsHandlerFunc. If the base runs in a Pod in the namespace of the module Pod, it
+// returns the log of that Pod. Otherwise, it returns the log of the module, with the lines of the base in BaseLogFile.
 func (s *Server) logs(ctx context.Context, namespace, pod, container string, opts api.ContainerLogOpts) (io.ReadCloser,
 	error) {
 	t, err := s.find(namespace, pod, container)
