@@ -155,6 +155,8 @@ type KubeletOptions struct {
 	// ClientCAFile is the file with the CA certificates that verify the client certificates of callers
 	// [KUBELET_CLIENT_CA]. Required.
 	ClientCAFile string
+	// BaseLogFile is the log file of processes that run simulated bases [BASE_LOG_FILE]; default none.
+	BaseLogFile string
 }
 
 // complete sets the defaults. It returns the joined errors of all invalid options.

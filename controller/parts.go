@@ -60,7 +60,8 @@ func (c *Controller) listenKubelet() error {
 	server, err := kubelet.New(kubelet.Options{
 		Addr: net.JoinHostPort(o.Host, strconv.Itoa(o.Port)), CertFile: o.CertFile, KeyFile: o.KeyFile,
 		ClientCAFile: o.ClientCAFile, Reviews: c.client.AuthorizationV1().SubjectAccessReviews(),
-		Pods: c.provider, Bases: c.requests, EventLog: c.moduleLog, Logger: c.logger,
+		Pods: c.provider, Bases: c.requests, EventLog: c.moduleLog,
+		BasePods: c.client.CoreV1(), BaseLogFile: o.BaseLogFile, Logger: c.logger,
 	})
 	if err != nil {
 		return fmt.Errorf("serving logs and exec of module Pods: %w", err)

@@ -373,6 +373,38 @@ func TestFlapping(t *testing.T) {
 	})
 }
 
+// TestFlappingBase checks that only a fault with the name of the base changes the state of the base in its health.
+func TestFlappingBase(t *testing.T) {
+	for biz, want := range map[string]string{"": "ACTIVATED", "biz1": "ACTIVATED", "shop": "DEACTIVATED"} {
+		synctest.Test(t, func(t *testing.T) {
+			w, b := newConnectedBase(t, Options{Name: "shop"})
+			id := inject(t, b, fault.Fault{Kind: fault.KindFlapping, Match: fault.Match{Biz: biz}})
+			state := func() string {
+				w.send(topic+"health", "{}")
+				var health struct {
+					Data struct {
+						Data struct {
+							HealthData struct{ MasterBizInfo struct{ BizState string } }
+						}
+					}
+				}
+				if err := json.Unmarshal(w.next("base/health"), &health); err != nil {
+					t.Fatal(err)
+				}
+				return health.Data.Data.HealthData.MasterBizInfo.BizState
+			}
+			sleep(5 * time.Second)
+			if got := state(); got != want {
+				t.Errorf("fault for %q: the base is %s, want %s", biz, got, want)
+			}
+			b.Clear(id)
+			if got := state(); got != "ACTIVATED" {
+				t.Errorf("fault for %q was cleared: the base is %s", biz, got)
+			}
+		})
+	}
+}
+
 func TestMetaspaceFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newConnectedBase(t, Options{})

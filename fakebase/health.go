@@ -98,10 +98,10 @@ var basePlugins = []plugin{{
 const masterVersion = "1.0.0"
 
 func (l *incarnation) master() Biz {
-	return Biz{
+	return l.asReported(Biz{
 		Spec:  ark.Spec{Name: l.b.opts.Name, Version: masterVersion, WebContextPath: "/", MainClass: "embed main"},
 		State: ark.Activated,
-	}
+	})
 }
 
 // healthCommand executes the command health (protocol 7).

@@ -265,7 +265,7 @@ func (l *incarnation) asReported(b Biz) Biz {
 		return b
 	}
 	if f, flaps := fs.inEffectFor(fault.KindFlapping, subject{biz: b.Name, version: b.Version}); flaps &&
-		b.State == ark.Activated {
+		b.State == ark.Activated && (b.Name != l.b.opts.Name || f.Match.Biz == b.Name) {
 		period := time.Duration(f.Period)
 		if period == 0 {
 			period = 5 * time.Second

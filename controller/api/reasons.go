@@ -15,6 +15,8 @@ const (
 const (
 	// ReasonBaseActivated means that the base sends heartbeats.
 	ReasonBaseActivated = "BaseActivated"
+	// ReasonBaseDeactivated means that the base reports in its health that it is deactivated.
+	ReasonBaseDeactivated = "BaseDeactivated"
 	// ReasonMetaspacePressure means that the base has committed most of its metaspace.
 	ReasonMetaspacePressure = "MetaspaceAboveThreshold"
 )

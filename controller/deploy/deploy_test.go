@@ -152,6 +152,7 @@ func TestPermissions(t *testing.T) {
 		"nodes":                           "get list watch create update delete", // internal/vnode
 		"nodes/status":                    "update",                              // internal/vnode
 		"pods":                            "get list watch patch delete",         // internal/vpod, internal/moduleview
+		"pods/log":                        "get",                                 // internal/kubelet
 		"pods/status":                     "update",                              // internal/vpod
 		"events":                          "create patch",                        // internal/vpod, internal/notice
 		"apps/deployments":                "list watch",                          // internal/peer, internal/baseline

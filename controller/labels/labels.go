@@ -110,6 +110,9 @@ const (
 	Process = "vnode.koupleless.io/process"
 )
 
+// BaseContainer is the label of a Pod in which a base runs. Its value is the name of the container of the base.
+const BaseContainer = "base.koupleless.io/container-name"
+
 // Taints of the Nodes of bases. TaintVirtualNode keeps away Pods that are not modules, and TaintEnv keeps away
 // modules of other environments.
 const (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -27,8 +28,7 @@ func TestRules(t *testing.T) {
 	ns := namespace(t)
 	createWorkloads(t, ns)
 	causeConflicts(t, ns)
-	_, err = client.CoreV1().Pods(ns).GetLogs(readyPod(t, ns, "m").Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
-	must(t, err)
+	requestLogs(t, ns, readyPod(t, ns, "m"))
 	_, err = up.RemoveBases(t.Context(), sandbox.RemoveRequest{Count: 1})
 	must(t, err)
 	must(t, client.AppsV1().Deployments(ns).Delete(t.Context(), "m", metav1.DeleteOptions{}))
@@ -50,6 +50,30 @@ func TestRules(t *testing.T) {
 		t.Errorf("requests that no rule allows: %q; rejected requests: %q", beyond, log.Refused)
 	}
 	t.Logf("%d requests of %d kinds, %d bytes", log.Events, len(log.Requests), log.Bytes)
+}
+
+// requestLogs requests the log of a module Pod while a Pod for its base exists. The node of this Pod does not exist,
+// so the controller reports that it cannot read the log of the base.
+func requestLogs(t *testing.T, ns string, pod *corev1.Pod) {
+	t.Helper()
+	node := nodeOf(t, pod)
+	ofBase, err := client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: node.Labels[corev1.LabelHostname]},
+		Spec: corev1.PodSpec{NodeName: "absent",
+			Containers: []corev1.Container{{Name: "base", Image: "base"}}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	ofBase.Status.PodIP = pod.Status.PodIP
+	ofBase.Status.PodIPs = pod.Status.PodIPs
+	_, err = client.CoreV1().Pods(ns).UpdateStatus(t.Context(), ofBase, metav1.UpdateOptions{})
+	must(t, err)
+	log, err := client.CoreV1().Pods(ns).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+	must(t, err)
+	note, rest, _ := strings.Cut(string(log), "\n")
+	if !strings.HasPrefix(note, "# reading the log of base Pod "+ofBase.Name) ||
+		!strings.Contains(rest, "installBiz answered: SUCCESS") {
+		t.Errorf("log %q", log)
+	}
 }
 
 func namespace(t *testing.T) string {

@@ -45,8 +45,8 @@ const (
 	KindCorrupt Kind = "corrupt"
 	// KindClockSkew shifts the timestamps that the base sends by Skew (state).
 	KindClockSkew Kind = "clockSkew"
-	// KindFlapping reports matching modules alternately as activated and deactivated, for one Period each (default 5
-	// s) (state).
+	// KindFlapping reports matching modules, or the base if Match.Biz is its name, alternately as activated and
+	// deactivated, for one Period each (default 5 s) (state).
 	KindFlapping Kind = "flapping"
 	// KindMetaspaceFull makes the base report an exhausted metaspace in its health, and reject installs (state).
 	KindMetaspaceFull Kind = "metaspaceFull"

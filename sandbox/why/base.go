@@ -52,6 +52,8 @@ func base(v *explainer) *Answer {
 	case observed.Status == corev1.ConditionFalse:
 		return v.answer(msgBaseNotObserved, args{"base": name, "age": v.ago(observed.LastTransitionTime.Time),
 			"message": sentence(observed.Message), "reason": observed.Reason})
+	case ready.Reason == api.ReasonBaseDeactivated:
+		return v.answer(msgBaseDeactivated, args{"base": name, "age": v.ago(ready.LastTransitionTime.Time)})
 	case ready.Status != corev1.ConditionTrue:
 		message := sentence(ready.Message)
 		if ready.Reason != "" && ready.Reason != errcode.ModuleControllerBaseInstanceNotReady.Type() {

@@ -434,6 +434,11 @@ var (
 			"deletes its Node, "+
 			"and Kubernetes the Pods on it",
 		"检查基座是否在运行，以及能否到达 broker 或 controller；否则 controller 会删除其 Node，Kubernetes 会删除其上的 Pod")
+	msgBaseDeactivated = answer(BaseSilent,
+		"{base} has reported for {age} that it is deactivated",
+		"{base} 已 {age} 上报自身未激活",
+		"check the log of the base; restart the base if it stays deactivated",
+		"查看基座的日志；如果一直未激活，重启基座")
 	msgBaseLeaving = answer(BaseLeaving,
 		"the Node of {base} is being deleted, with its Pods",
 		"{base} 的 Node 及其上的 Pod 正在删除",

@@ -20,8 +20,9 @@ type Health struct {
 	CPUs int
 	// RunTime is the time since the JVM started. If it decreases between two reports, the JVM has restarted.
 	RunTime time.Duration
-	// MasterActive is true if the base itself is activated.
-	MasterActive bool
+	// State is the state of the base itself; StateUnresolved if the base did not send it. A deactivated base is out of
+	// service.
+	State State
 }
 
 // DecodeHealth decodes the data of a base/health message, or the body of an HTTP response.
@@ -62,7 +63,7 @@ func DecodeHealth(body []byte) (Health, error) {
 		MetaspaceMax:       orUnlimited(jvm.Max),
 		CPUs:               max(w.Data.HealthData.CPU.Count, 0),
 		RunTime:            time.Duration(min(max(jvm.RunTime, 0), longestRun.Seconds()) * float64(time.Second)),
-		MasterActive:       ParseState(w.Data.HealthData.Master.State) == StateActivated,
+		State:              ParseState(w.Data.HealthData.Master.State),
 	}, nil
 }
 

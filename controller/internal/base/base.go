@@ -64,6 +64,11 @@ type Snapshot struct {
 	ListReceivedAt time.Time
 }
 
+// InService reports whether the base is reachable and has not reported that it is deactivated.
+func (s Snapshot) InService() bool {
+	return s.Liveness == Reachable && s.Health.State != arklet.StateDeactivated
+}
+
 // Module returns a module from the last module list, or false if the list does not contain it.
 func (s Snapshot) Module(name, version string) (arklet.Biz, bool) {
 	for _, m := range s.Versions(name) {

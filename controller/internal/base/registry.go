@@ -75,7 +75,7 @@ type ChangeKind int
 // Kinds of changes.
 const (
 	Appeared       ChangeKind = iota // the base was added
-	InfoChanged                      // the metadata or the address changed
+	InfoChanged                      // the metadata or the address changed, or the base was deactivated or activated
 	HealthChanged                    // the health document changed
 	ModulesChanged                   // the module list changed; see Change.Names
 	LivenessChanged
@@ -297,6 +297,9 @@ func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
 	before := b.health
 	first := b.healthAt.IsZero()
 	b.health, b.healthAt = h, r.opts.Clock.Now()
+	if (before.State == arklet.StateDeactivated) != (h.State == arklet.StateDeactivated) {
+		changes = append(changes, Change{Kind: InfoChanged, Identity: from.Identity})
+	}
 	before.RunTime, h.RunTime = 0, 0
 	if first || before != h {
 		changes = append(changes, Change{Kind: HealthChanged, Identity: from.Identity})

@@ -265,6 +265,30 @@ func TestDecreasedRunTimeMeansRestart(t *testing.T) {
 	w.want(t, Change{Kind: Restarted, Identity: "a"})
 }
 
+func TestDeactivatedBase(t *testing.T) {
+	w := newFixture()
+	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
+	w.take()
+	both := []Change{{Kind: InfoChanged, Identity: "a"}, {Kind: HealthChanged, Identity: "a"}}
+	for _, c := range []struct {
+		state     arklet.State
+		inService bool
+		changes   []Change
+	}{
+		{arklet.StateUnresolved, true, []Change{{Kind: HealthChanged, Identity: "a"}}}, // the base sends no state
+		{arklet.StateActivated, true, []Change{{Kind: HealthChanged, Identity: "a"}}},
+		{arklet.StateDeactivated, false, both},
+		{arklet.StateDeactivated, false, nil},
+		{arklet.StateActivated, true, both},
+	} {
+		w.SetHealth(overMQTT("a"), arklet.Health{State: c.state})
+		w.want(t, c.changes...)
+		if s, _ := w.Get("a"); s.InService() != c.inService {
+			t.Errorf("the base reports %q: in service %t", c.state, s.InService())
+		}
+	}
+}
+
 func TestAdopt(t *testing.T) {
 	w := newFixture()
 	w.Adopt(Info{Identity: "a", Name: "base", Tunnel: tunnel.MQTT}, time.Time{})

@@ -89,6 +89,12 @@ func (d *RequestTracker) Send(ctx context.Context, key tunnel.Key, to tunnel.Add
 // DisplayName returns the name of a base for use in messages; see Registry.DisplayName.
 func (d *RequestTracker) DisplayName(identity string) string { return d.registry.DisplayName(identity) }
 
+// Info returns the data that a base reports about itself. It is zero if the base is unknown.
+func (d *RequestTracker) Info(identity string) Info {
+	s, _ := d.registry.Get(identity)
+	return s.Info
+}
+
 // Query sends a query to a base. It does not wait for the answer.
 func (d *RequestTracker) Query(ctx context.Context, identity string, command arklet.Command) error {
 	return d.send(ctx, identity, arklet.Request{Command: command})

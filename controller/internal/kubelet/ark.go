@@ -160,8 +160,8 @@ func (a *ark) health(ctx context.Context) (func(io.Writer), any, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	v := healthView{a.target.identity, h.MasterActive, h.RunTime.Seconds(), h.MetaspaceUsed, h.MetaspaceCommitted,
-		h.MetaspaceMax}
+	v := healthView{a.target.identity, h.State == arklet.StateActivated, h.RunTime.Seconds(), h.MetaspaceUsed,
+		h.MetaspaceCommitted, h.MetaspaceMax}
 	return func(w io.Writer) {
 		fmt.Fprintln(w, "BASE\tACTIVATED\tRUNNING\tMETASPACE USED\tCOMMITTED\tMAX")
 		fmt.Fprintf(w, "%s\t%t\t%s\t%s\t%s\t%s\n", a.server.opts.Bases.DisplayName(v.Base), v.Activated,

@@ -113,7 +113,7 @@ func TestExec(t *testing.T) {
 			name: "health in a table", command: []string{"health"},
 			bases: fakeBases{
 				health: arklet.Health{MetaspaceUsed: 55574528, MetaspaceCommitted: 58589184,
-					MetaspaceMax: arklet.Unlimited, RunTime: 34432 * time.Millisecond, MasterActive: true}},
+					MetaspaceMax: arklet.Unlimited, RunTime: 34432 * time.Millisecond, State: arklet.StateActivated}},
 			stdout: "BASE     ACTIVATED   RUNNING   METASPACE USED   COMMITTED   MAX\nhost-a   true        34s       " +
 				"53.0Mi           55.9Mi      -\n",
 		},
@@ -302,7 +302,7 @@ func (s *terminal) types(keys string) {
 
 func TestPrompt(t *testing.T) {
 	w := newFixture(t, nil)
-	w.bases.health.MasterActive = true
+	w.bases.health.State = arklet.StateActivated
 	for name, end := range map[string]string{"exit": "exit\r", "Ctrl-D": "\x04"} {
 		t.Run(name, func(t *testing.T) {
 			s := w.openPrompt(t)

@@ -12,12 +12,15 @@ import (
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
 
-// LogEntry is an entry in the log of a module. It is either an event of a command, or a state of the module.
+// LogEntry is an entry in the log of a module. It is an event of a command, a state of the module, or a line in the log
+// of the base.
 type LogEntry struct {
 	// At is the time of the entry. For a command, it is on the clock of the controller. For a state, it is on the
 	// clock of the base, but not earlier than the command that caused the state; see clockSkew.
 	At      time.Time
 	Version string
+	// OfBase is true for a line in the log of the base. Event is the line without its time.
+	OfBase bool
 	// Event is the event or the state, for example "installBiz sent".
 	Event string
 	// Detail contains details, such as an error message. It may be empty, or have several lines.
@@ -26,7 +29,11 @@ type LogEntry struct {
 
 // line returns the entry in the format of kubectl logs, with a line feed at the end.
 func (e LogEntry) line(biz string, timestamps bool) string {
-	text := fmt.Sprintf("%s %s:%s %s", e.At.UTC().Format(api.LogTime), biz, e.Version, e.Event)
+	subject := biz + ":" + e.Version
+	if e.OfBase {
+		subject = "base"
+	}
+	text := fmt.Sprintf("%s %s %s", e.At.UTC().Format(api.LogTime), subject, e.Event)
 	if timestamps {
 		text = e.At.UTC().Format(time.RFC3339Nano) + " " + text
 	}

@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -37,6 +38,19 @@ func withLogRequest(next http.Handler) http.Handler {
 	})
 }
 
+// noLines reports whether a log request has tailLines=0.
+func noLines(ctx context.Context) bool {
+	r, _ := ctx.Value(logRequestKey{}).(logRequest)
+	return r.noLines
+}
+
+// sendHeaders sends the headers of the response to a log request.
+func sendHeaders(ctx context.Context) {
+	if r, found := ctx.Value(logRequestKey{}).(logRequest); found {
+		r.sendHeaders()
+	}
+}
+
 // target is the container of a Pod for which logs or exec were requested.
 type target struct {
 	pod      *corev1.Pod
@@ -68,16 +82,27 @@ func (s *Server) find(namespace, pod, container string) (target, error) {
 	return target{}, errdefs.NotFoundf("pod %s/%s has no container %q", namespace, pod, container)
 }
 
-// logs implements api.ContainerLogsHandlerFunc.
+// logs implements api.ContainerLogsHandlerFunc. If the base runs in a Pod in the namespace of the module Pod, it
+// returns the log of that Pod. Otherwise, it returns the log of the module, with the lines of the base in BaseLogFile.
 func (s *Server) logs(ctx context.Context, namespace, pod, container string, opts api.ContainerLogOpts) (io.ReadCloser,
 	error) {
-	if opts.Previous {
-		return nil, errdefs.InvalidInput(
-			"--previous is not supported for modules, because their logs continue after restarts")
-	}
 	t, err := s.find(namespace, pod, container)
 	if err != nil {
 		return nil, err
+	}
+	note := ""
+	log, err := s.basePodLog(ctx, t, opts)
+	switch {
+	case log != nil:
+		return log, nil
+	case opts.Previous && err != nil:
+		return nil, errdefs.AsInvalidInput(err)
+	case opts.Previous:
+		return nil, errdefs.InvalidInput(
+			"--previous is not supported for modules, because their logs continue after restarts; it requires a base " +
+				"in a Pod in the same namespace")
+	case err != nil:
+		note = fmt.Sprintf("# %v; these are the commands and states of the module\n", err)
 	}
 	since := opts.SinceTime
 	if opts.SinceSeconds > 0 {
@@ -88,23 +113,23 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 	if len(entries) == 0 {
 		entries = s.opts.EventLog.currentEntries(at, t.share)
 	}
+	ofBase, offset := s.baseLines(t, 0)
+	entries = append(entries, ofBase...)
 	sortByTime(entries)
 	entries = slices.DeleteFunc(entries, func(e LogEntry) bool { return e.At.Before(since) })
 	text := render(entries, t.biz, opts.Timestamps)
-	a, _ := ctx.Value(logRequestKey{}).(logRequest)
-	if a.noLines {
+	if noLines(ctx) {
 		text = ""
 	} else if opts.Tail > 0 {
 		text = tail(text, opts.Tail)
 	}
+	text = note + text
 	from := io.NopCloser(strings.NewReader(text))
 	if opts.Follow {
-		if a.sendHeaders != nil {
-			a.sendHeaders()
-		}
+		sendHeaders(ctx)
 		reader, writer := io.Pipe()
 		// The goroutine ends with the request.
-		go func() { _ = writer.CloseWithError(s.follow(ctx, writer, t, text, opts.Timestamps, last)) }()
+		go func() { _ = writer.CloseWithError(s.follow(ctx, writer, t, text, opts.Timestamps, last, offset)) }()
 		from = reader
 	}
 	if opts.LimitBytes > 0 {
@@ -119,9 +144,26 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 // followInterval is the time between two reads of the EventLog while logs are followed.
 const followInterval = 200 * time.Millisecond
 
-// follow writes text, and then new entries as they are added. It blocks until ctx is done, the reader is closed, or
-// the Pod is deleted.
-func (s *Server) follow(ctx context.Context, w io.Writer, t target, text string, timestamps bool, last uint64) error {
+// exists reports whether the Pod of a target still exists, and this controller serves its base.
+func (s *Server) exists(t target) bool {
+	pod, _, err := s.opts.Pods.Pod(t.pod.Namespace, t.pod.Name)
+	return err == nil && pod.UID == t.pod.UID
+}
+
+// baseLines returns the lines that the base of a Pod has written to BaseLogFile from an offset on, since this
+// controller first saw the Pod. next is the offset of the next line.
+func (s *Server) baseLines(t target, offset int64) (entries []LogEntry, next int64) {
+	entries, next, err := readBaseLog(s.opts.BaseLogFile, t.identity, offset)
+	if err != nil {
+		s.opts.Logger.Warn("could not read the log of bases", "err", err)
+	}
+	return slices.DeleteFunc(entries, func(e LogEntry) bool { return e.At.Before(t.share.from) }), next
+}
+
+// follow writes text, and then new entries as they are added. last and offset are the positions of the next entries in
+// the EventLog and in BaseLogFile. It blocks until ctx is done, the reader is closed, or the Pod is deleted.
+func (s *Server) follow(ctx context.Context, w io.Writer, t target, text string, timestamps bool, last uint64,
+	offset int64) error {
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
 	for {
@@ -135,11 +177,14 @@ func (s *Server) follow(ctx context.Context, w io.Writer, t target, text string,
 			return nil
 		case <-tick.C:
 		}
-		if pod, _, err := s.opts.Pods.Pod(t.pod.Namespace, t.pod.Name); err != nil || pod.UID != t.pod.UID {
+		if !s.exists(t) {
 			return nil
 		}
-		var entries []LogEntry
+		var entries, ofBase []LogEntry
 		entries, last = s.opts.EventLog.entriesAfter(moduleKey{t.identity, t.biz}, last, t.share)
+		ofBase, offset = s.baseLines(t, offset)
+		entries = append(entries, ofBase...)
+		sortByTime(entries)
 		text = render(entries, t.biz, timestamps)
 	}
 }

@@ -127,7 +127,7 @@ func TestFollowEndsWithPod(t *testing.T) {
 				p.set("pod-0", "1", "biz1")
 				l := NewEventLog()
 				l.Add("a", "biz1", LogEntry{At: noon, Event: "before"})
-				s := &Server{opts: Options{Pods: p, EventLog: l}}
+				s := &Server{opts: Options{Pods: p, EventLog: l, Bases: &fakeBases{}, BasePods: noBasePods{}}}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				r, err := s.logs(ctx, "default", "pod-0", "biz1", api.ContainerLogOpts{Follow: true})
@@ -157,7 +157,7 @@ func TestLogsOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := &fakePods{pods: map[string]*corev1.Pod{}}, NewEventLog()
 		p.set("pod-0", "1", "biz1")
-		s := &Server{opts: Options{Pods: p, EventLog: l}}
+		s := &Server{opts: Options{Pods: p, EventLog: l, Bases: &fakeBases{}, BasePods: noBasePods{}}}
 		read := func() (events []string) {
 			t.Helper()
 			r, err := s.logs(t.Context(), "default", "pod-0", "biz1", api.ContainerLogOpts{})

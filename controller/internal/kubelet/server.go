@@ -1,7 +1,8 @@
 // Package kubelet serves logs and exec of module Pods to the API server, as a kubelet does.
 //
-// A module writes its output to the log of its base. kubectl logs prints the commands to the base, their answers, and
-// the states of the module instead. kubectl exec runs the commands of one program, ark, which queries the base.
+// A module writes its output to the log of its base. kubectl logs prints this log if the base runs in a Pod in the
+// namespace of the module Pod. Otherwise, it prints the commands to the base, their answers, and the states of the
+// module. kubectl exec runs the commands of one program, ark, which queries the base.
 package kubelet
 
 import (
@@ -21,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
@@ -44,6 +46,8 @@ type bases interface {
 	Do(ctx context.Context, identity string, r arklet.Request, mayResend func() bool) (arklet.Answer, error)
 	// DisplayName returns the name of a base for use in messages.
 	DisplayName(identity string) string
+	// Info returns the data that a base reports about itself. It is zero if the base is unknown.
+	Info(identity string) base.Info
 }
 
 // Options configure a Server.
@@ -63,7 +67,12 @@ type Options struct {
 	Pods     pods      // required
 	Bases    bases     // required
 	EventLog *EventLog // required
-	Logger   *slog.Logger
+	// BasePods reads the Pods in which bases run, and their logs. Required.
+	BasePods corev1client.PodsGetter
+	// BaseLogFile is a log file in the text format of package slog. The log of a module contains its lines with the
+	// attribute base=IDENTITY. Default: none.
+	BaseLogFile string
+	Logger      *slog.Logger
 }
 
 // Server serves the kubelet API for all bases of this controller.

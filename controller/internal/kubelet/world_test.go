@@ -21,8 +21,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
@@ -161,8 +163,20 @@ func (f *fakeBases) Modules(_ context.Context, identity string, _ time.Time) (ba
 }
 func (f *fakeBases) Health(context.Context, string) (arklet.Health, error) { return f.health, f.err }
 func (f *fakeBases) DisplayName(identity string) string                    { return "host-" + identity }
+func (f *fakeBases) Info(identity string) base.Info {
+	return base.Info{Identity: identity, HostName: "host-" + identity, IP: "10.0.0.1"}
+}
 func (f *fakeBases) Do(_ context.Context, identity string, r arklet.Request, _ func() bool) (arklet.Answer, error) {
 	return f.do(identity, r)
+}
+
+// noBasePods is an API without Pods of bases.
+type noBasePods struct{ corev1client.PodInterface }
+
+func (n noBasePods) Pods(string) corev1client.PodInterface { return n }
+
+func (noBasePods) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Pod, error) {
+	return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
 }
 
 // fixture is a kubelet API server with the Pod default/pod-0, which has the modules biz1 and biz2 on base "a".
@@ -181,7 +195,7 @@ func newFixture(t *testing.T, change func(*Options)) *fixture {
 	w := &fixture{authority: newAuthority(t), pods: &fakePods{pods: map[string]*corev1.Pod{}}, bases: &fakeBases{}}
 	w.pods.set("pod-0", "1", "biz1", "biz2")
 	w.opts = Options{Addr: "127.0.0.1:0", ClientCAFile: w.authority.file, Pods: w.pods, Bases: w.bases,
-		EventLog: NewEventLog(), Logger: slog.New(slog.DiscardHandler)}
+		EventLog: NewEventLog(), BasePods: noBasePods{}, Logger: slog.New(slog.DiscardHandler)}
 	cert, key := w.authority.issue("localhost", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
 	w.opts.CertFile, w.opts.KeyFile = cert, key
 	if change != nil {

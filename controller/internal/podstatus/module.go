@@ -66,14 +66,14 @@ type moduleState struct {
 	wasReady, installedForPod bool
 }
 
-// evaluate decides whether a container is Ready. oldStatus is the previous status of the container; nil if there is
-// none. reachable reports whether the base is reachable.
+// evaluate decides whether a container is Ready. oldStatus is the previous status of the container; nil if there is none.
+// inService reports whether the base can serve requests; see base.Snapshot.
 //
 // A container is Ready if three conditions are met: the base lists the requested version as active, no newer Pod has
 // replaced the Pod, and the probes of the container succeed. A Pod whose spec was changed stays Ready with its
 // previous version or jar until the new one replaces it or fails. A Pod whose base has switched to a version that no
 // Pod requests stays Ready while a requested version is being installed.
-func evaluate(m Module, oldStatus *corev1.ContainerStatus, reachable bool) moduleState {
+func evaluate(m Module, oldStatus *corev1.ContainerStatus, inService bool) moduleState {
 	s := moduleState{Module: m, installed: m.hasRequestedJar() && !m.Uninstalling && !m.Biz.Installing()}
 	valid := m.Invalid == nil && !m.Superseded
 	if oldStatus != nil {
@@ -92,7 +92,7 @@ func evaluate(m Module, oldStatus *corev1.ContainerStatus, reachable bool) modul
 	if s.serving == servesNothing && valid && active && (m.hasRequestedJar() || s.wasReady) {
 		s.serving = servesCurrent
 	}
-	s.ready = reachable && (s.serving == servesPrevious || s.serving == servesCurrent && m.NotReadyReason == "")
+	s.ready = inService && (s.serving == servesPrevious || s.serving == servesCurrent && m.NotReadyReason == "")
 	return s
 }
 

@@ -33,13 +33,13 @@ func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, old
 	if s.StartTime == nil {
 		s.StartTime = ptr.To(metav1.NewTime(now))
 	}
-	reachable := b.Liveness == base.Reachable
+	inService := b.InService()
 	statuses := make([]corev1.ContainerStatus, 0, len(pod.Spec.Containers))
 	states := make([]moduleState, 0, len(modules))
-	installed, ready := true, reachable
+	installed, ready := true, inService
 	for _, m := range modules {
 		was := findStatus(oldStatus.ContainerStatuses, m.Name)
-		e := evaluate(m, was, reachable)
+		e := evaluate(m, was, inService)
 		states = append(states, e)
 		statuses = append(statuses, containerStatus(e, was, b.IP, now))
 		installed, ready = installed && e.installed, ready && e.ready
@@ -47,9 +47,9 @@ func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, old
 	s.EphemeralContainerStatuses = ephemeralStatuses(pod.Spec.EphemeralContainers, oldStatus.EphemeralContainerStatuses,
 		metav1.NewTime(now))
 	s.Phase = phase(pod, oldStatus.Phase, installed, modules, rule)
-	s.ContainerStatuses = withSidecars(pod, statuses, *s.StartTime, reachable && s.Phase != corev1.PodPending)
-	s.InitContainerStatuses = initStatuses(pod.Spec.InitContainers, *s.StartTime, reachable)
-	reason, message := notReadyReason(reachable, states, b)
+	s.ContainerStatuses = withSidecars(pod, statuses, *s.StartTime, inService && s.Phase != corev1.PodPending)
+	s.InitContainerStatuses = initStatuses(pod.Spec.InitContainers, *s.StartTime, inService)
+	reason, message := notReadyReason(states, b)
 	set := func(t corev1.PodConditionType, ok bool) {
 		c := corev1.PodCondition{Type: t, Status: corev1.ConditionTrue}
 		if !ok {
@@ -109,10 +109,13 @@ func phase(pod *corev1.Pod, oldPhase corev1.PodPhase, installed bool, modules []
 
 // notReadyReason returns the reason and message of the Ready condition if a Pod is not Ready. Both are empty if all
 // modules are ready.
-func notReadyReason(reachable bool, states []moduleState, b base.Snapshot) (reason, message string) {
-	if !reachable {
-		err := errcode.New(errcode.ModuleControllerBaseInstanceNotReady, "the base has not sent a message since %s",
-			b.LastSeen.UTC().Format(time.RFC3339))
+func notReadyReason(states []moduleState, b base.Snapshot) (reason, message string) {
+	if !b.InService() {
+		err := errcode.New(errcode.ModuleControllerBaseInstanceNotReady, "the base reports that it is deactivated")
+		if b.Liveness != base.Reachable {
+			err = errcode.New(errcode.ModuleControllerBaseInstanceNotReady, "the base has not sent a message since %s",
+				b.LastSeen.UTC().Format(time.RFC3339))
+		}
 		return errcode.ModuleControllerBaseInstanceNotReady.Type(), err.Error()
 	}
 	for _, m := range states {

@@ -273,9 +273,13 @@ func inUse(b base.Snapshot) int64 {
 func conditions(b base.Snapshot, oldConditions []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: api.ReasonBaseActivated,
 		Message: "the base sends heartbeats"}
-	if b.Liveness != base.Reachable {
+	switch {
+	case b.Liveness != base.Reachable:
 		ready.Status, ready.Reason = corev1.ConditionUnknown, "BaseInstanceNotReady"
 		ready.Message = "no heartbeat from the base since " + b.LastSeen.UTC().Format(time.RFC3339)
+	case !b.InService():
+		ready.Status, ready.Reason = corev1.ConditionFalse, api.ReasonBaseDeactivated
+		ready.Message = "the base reports in its health that it is deactivated"
 	}
 	memory := corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse,
 		Reason: "MetaspaceSufficient"}

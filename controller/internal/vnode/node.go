@@ -145,7 +145,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 		return err
 	}
 	s.memoryChangedAt = time.Time{}
-	r.recordObserved(before, s.node)
+	r.recordProblems(before, s.node)
 	return nil
 }
 
@@ -220,12 +220,14 @@ func (r *Reconciler) readNode(ctx context.Context, s *state) error {
 	return errConflict
 }
 
-// recordObserved records an Event when this controller can no longer observe the base, and therefore ignores its
-// missed heartbeats.
-func (r *Reconciler) recordObserved(oldNode, n *corev1.Node) {
-	if now := conditionOf(n, api.ConditionObserved); now.Status == corev1.ConditionFalse &&
-		conditionOf(oldNode, api.ConditionObserved).Reason != now.Reason {
-		r.opts.Recorder.Event(n, corev1.EventTypeWarning, now.Reason, now.Message)
+// recordProblems records an Event when the base is deactivated, and when this controller can no longer observe the
+// base and therefore ignores its missed heartbeats.
+func (r *Reconciler) recordProblems(oldNode, n *corev1.Node) {
+	for _, of := range []corev1.NodeConditionType{corev1.NodeReady, api.ConditionObserved} {
+		if now := conditionOf(n, of); now.Status == corev1.ConditionFalse &&
+			conditionOf(oldNode, of).Reason != now.Reason {
+			r.opts.Recorder.Event(n, corev1.EventTypeWarning, now.Reason, now.Message)
+		}
 	}
 }
 

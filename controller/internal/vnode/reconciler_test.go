@@ -260,6 +260,26 @@ func TestBaseIsNotObservedWhileTunnelIsDown(t *testing.T) {
 	}
 }
 
+func TestDeactivatedBase(t *testing.T) {
+	s := newServing(t, newAPI())
+	report := func(state arklet.State) corev1.NodeCondition {
+		s.registry.SetHealth(tunnel.Origin{Tunnel: tunnel.MQTT, Identity: identity},
+			arklet.Health{MetaspaceMax: 256 << 20, State: state})
+		s.reconcileOnce(t)
+		return conditionOf(s.liveNode(t), corev1.NodeReady)
+	}
+	for range 2 { // the second report records no second Event
+		if ready := report(arklet.StateDeactivated); ready.Status != corev1.ConditionFalse ||
+			ready.Reason != api.ReasonBaseDeactivated {
+			t.Errorf("Ready is %s, reason %s", ready.Status, ready.Reason)
+		}
+	}
+	s.wantEvent(t)
+	if ready := report(arklet.StateActivated); ready.Status != corev1.ConditionTrue {
+		t.Errorf("Ready is %s after the base was activated", ready.Status)
+	}
+}
+
 func TestDeletedNodeIsCreatedAgain(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.deleteNode(t)

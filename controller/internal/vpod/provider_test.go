@@ -16,6 +16,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
+	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
@@ -373,6 +374,22 @@ func TestUnreachableBase(t *testing.T) {
 			w.advance(time.Second)
 			w.wantSummary("p1", "Running Ready")
 		})
+	runTest(t, "Pods are Not Ready while the base is deactivated", Options{}, func(t *testing.T, w *fixture) {
+		w.create("p1", container("biz1", "1"))
+		w.advance(time.Second)
+		report := func(state arklet.State) {
+			w.registry.SetHealth(tunnel.Origin{Tunnel: w.base.key, Identity: "a"}, arklet.Health{State: state})
+			w.advance(time.Second)
+		}
+		report(arklet.StateDeactivated)
+		w.wantSummary("p1", "Running")
+		ready := podstatus.Condition(&w.pod("p1").Status, corev1.PodReady)
+		if !strings.Contains(ready.Message, "deactivated") {
+			t.Errorf("unexpected condition %s: %s", ready.Reason, ready.Message)
+		}
+		report(arklet.StateActivated)
+		w.wantSummary("p1", "Running Ready")
+	})
 	runTest(t, "Pods are deleted with the base", Options{}, func(t *testing.T, w *fixture) {
 		w.create("p1", container("biz1", "1"))
 		w.advance(time.Second)

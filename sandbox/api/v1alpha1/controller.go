@@ -23,7 +23,7 @@ var ownVariables = []string{
 	"HTTP_TUNNEL_TOKEN", "HTTP_TUNNEL_TLS_CERT", "HTTP_TUNNEL_TLS_KEY", "HTTP_TUNNEL_CLIENT_CA", "CLIENT_ID",
 	"IS_CLUSTER",
 	"KUBELET_PROXY_ENABLED", "KUBELET_HOST", "KUBELET_PROXY_PORT", "KUBELET_TLS_CERT", "KUBELET_TLS_KEY",
-	"KUBELET_CLIENT_CA",
+	"KUBELET_CLIENT_CA", "BASE_LOG_FILE",
 }
 
 // ControllerValues holds the values that the templates of a custom controller can use. The comment of

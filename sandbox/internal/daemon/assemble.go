@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -95,15 +97,20 @@ func (b *bringUp) assemble(ctx context.Context) (err error) {
 		b.relay.Wait()
 		return nil
 	})
+	basesLog, err := d.openLog(fleetName)
+	if err != nil {
+		return err
+	}
+	d.onStop(func(context.Context) error { return basesLog.Close() })
 	if b.config.Spec.Fleet.Runtime == v1alpha1.RuntimeCluster {
-		b.pods, err = b.newPods()
+		b.pods, err = b.newPods(basesLog)
 		if err != nil {
 			return err
 		}
 		d.setComponents(podsSet, b.pods)
 	}
 	b.nodes = nodes.New(b.client, b.config.Spec.Env, b.nodeCreated)
-	b.fleet = b.newFleet()
+	b.fleet = b.newFleet(basesLog)
 	gateway, err := b.newGateway()
 	if err != nil {
 		return err
@@ -147,7 +154,8 @@ func (b *bringUp) nodeCreated(identity, holder string) {
 	}
 }
 
-func (b *bringUp) newFleet() *fleet.Fleet {
+// newFleet creates the fleet. log receives the log of the bases, in the format that module controllers read.
+func (b *bringUp) newFleet(log io.Writer) *fleet.Fleet {
 	d, spec, login := b.d, b.config.Spec, b.link.Base()
 	runtimes := map[v1alpha1.BaseRuntime]fleet.Runtime{}
 	if b.pods != nil {
@@ -166,8 +174,17 @@ func (b *bringUp) newFleet() *fleet.Fleet {
 		DeleteNodes: func(ctx context.Context, identities []string) error {
 			return d.deleteNodes(ctx, b.nodes, identities)
 		},
-		Logger: d.log.With("component", fleetName),
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{ReplaceAttr: preciseTime})),
 	})
+}
+
+// preciseTime is a slog.HandlerOptions.ReplaceAttr function that logs times in microseconds. The default is
+// milliseconds, in which a base can execute several commands.
+func preciseTime(groups []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey && len(groups) == 0 {
+		a.Value = slog.StringValue(a.Value.Time().Format("2006-01-02T15:04:05.000000Z07:00"))
+	}
+	return a
 }
 
 func (b *bringUp) newGateway() (*traffic.Gateway, error) {
@@ -214,13 +231,9 @@ func (b *bringUp) listen(host, what string) (net.Listener, error) {
 
 // newPods creates the runtime for bases in Pods. Pods that can reach this machine connect to the broker link of the
 // sandbox, which can inject faults. Other Pods connect directly to the external broker.
-func (b *bringUp) newPods() (*pods.Pods, error) {
+// log receives the log of the bases.
+func (b *bringUp) newPods(log io.Writer) (*pods.Pods, error) {
 	d := b.d
-	log, err := d.openLog(fleetName)
-	if err != nil {
-		return nil, err
-	}
-	d.onStop(func(context.Context) error { return log.Close() })
 	label, err := d.o.Dir.Label()
 	if err != nil {
 		return nil, err
@@ -293,7 +306,7 @@ func (b *bringUp) newRunner(gateway *traffic.Gateway) (ControllerRunner, error) 
 	o.Token = token
 	o.Program = &host.Controller{
 		Token: token, Sandbox: common, Path: d.o.Binaries.Controller, Host: p.Host, KubeletClientCA: p.KubeletClientCA,
-		IssueServingCert: b.cluster.IssueServingCert,
+		IssueServingCert: b.cluster.IssueServingCert, BaseLog: d.o.Dir.Log(fleetName),
 	}
 	return host.New(o), nil
 }

@@ -209,6 +209,8 @@ func (s *settings) flags() []cli.Flag {
 			"`file` with the key of the serving certificate for logs and exec"),
 		stringFlag(&s.kubelet.ClientCAFile, "kubelet-client-ca", "",
 			"`file` with the CA certificate that verifies the client certificate of the API server"),
+		stringFlag(&s.kubelet.BaseLogFile, "base-log-file", "",
+			"log `file` of simulated bases, whose lines kubectl logs also prints"),
 		stringFlag(&s.hooks, "report-hooks", "",
 			"webhook `URLs` of DingTalk robots for failure reports, separated by semicolons; append #SECRET for "+
 				"signed messages"),

@@ -91,7 +91,7 @@ func TestAnswers(t *testing.T) {
 			name: "health, as of the request", request: health, wire: response(healthBody),
 			want: []event{{From: origin(0),
 				Health: arklet.Health{MetaspaceUsed: 1, MetaspaceCommitted: 2, MetaspaceMax: 3,
-					RunTime: 4 * time.Second, MasterActive: true}}},
+					RunTime: 4 * time.Second, State: arklet.StateActivated}}},
 		},
 		{
 			name: "a query that it refuses", request: health,

@@ -168,7 +168,7 @@ func TestAnswersAreLimitedTogether(t *testing.T) {
 	for deadline := time.After(time.Minute); ; {
 		select {
 		case e := <-h.told:
-			if e.Health.MasterActive && e.From.Identity == "honest" {
+			if e.Health.State == arklet.StateActivated && e.From.Identity == "honest" {
 				return
 			}
 		case <-deadline:

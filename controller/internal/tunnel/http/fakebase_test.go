@@ -72,7 +72,8 @@ func TestWithFakeBase(t *testing.T) {
 		cmpopts.IgnoreFields(arklet.Biz{}, "Latest", "Records", "WebContextPath")); diff != "" {
 		t.Errorf("modules (-want +got):\n%s", diff)
 	}
-	if e := ask(arklet.CommandHealth, arklet.Module{}); !e.Health.MasterActive || e.Health.MetaspaceUsed <= 0 {
+	if e := ask(arklet.CommandHealth, arklet.Module{}); e.Health.State != arklet.StateActivated ||
+		e.Health.MetaspaceUsed <= 0 {
 		t.Errorf("health: %+v", e)
 	}
 	if e := ask(arklet.CommandSwitchBiz, m); !e.Answer.Succeeded() {

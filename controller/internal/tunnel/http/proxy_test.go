@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
@@ -79,7 +80,7 @@ func throughA(t *testing.T, proxyURL string) event {
 
 func TestProxyConnects(t *testing.T) {
 	addr, asked := proxy(t, "HTTP/1.1 200 Connection established\r\n\r\n")
-	if e := throughA(t, "http://joe:secret@"+addr); !e.Health.MasterActive {
+	if e := throughA(t, "http://joe:secret@"+addr); e.Health.State != arklet.StateActivated {
 		t.Errorf("handler call: %+v", e)
 	}
 	got := []string{<-asked, <-asked}

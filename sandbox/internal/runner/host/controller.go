@@ -29,6 +29,8 @@ type Controller struct {
 	// KubeletClientCA is the path of the CA certificate that verifies the client certificate of the API server. If it
 	// is empty, the controller does not serve logs and exec.
 	KubeletClientCA string
+	// BaseLog is the path of the log file of the bases. The controller serves their lines with the logs of modules.
+	BaseLog string
 	// Token is the token that HTTP heartbeats must contain. Without a token, a web page in a browser on this machine
 	// could send a heartbeat for a base with any local port, and the controller would send commands to this port.
 	Token string
@@ -102,6 +104,7 @@ func (c *Controller) serveKubelet() error {
 		"KUBELET_TLS_CERT":      certFile,
 		"KUBELET_TLS_KEY":       keyFile,
 		"KUBELET_CLIENT_CA":     c.KubeletClientCA,
+		"BASE_LOG_FILE":         c.BaseLog,
 	}
 	return nil
 }
