@@ -1,3 +1,5 @@
+//go:build !oldest
+
 package main
 
 import (

@@ -1,0 +1,10 @@
+//go:build oldest
+
+package main
+
+import (
+	"github.com/spf13/cobra"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+)
+
+func newAPIServerCommand() *cobra.Command { return apiserver.NewAPIServerCommand() }
