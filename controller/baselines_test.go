@@ -18,8 +18,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// TestCompareBaselines checks that a base that lacks a module of its baseline gets an Event and is counted at the second
-// comparison, and is no longer counted after the module is active.
+// TestCompareBaselines checks that a base that lacks a module of its baseline gets an Event and is counted at the
+// second comparison, and is no longer counted after the module is active.
 func TestCompareBaselines(t *testing.T) {
 	c, err := prepare(Options{Config: &rest.Config{}, ClientID: "c", MQTT: &MQTTOptions{Broker: "127.0.0.1:1"},
 		Deployments: true})
@@ -32,8 +32,8 @@ func TestCompareBaselines(t *testing.T) {
 	events := record.NewFakeRecorder(10)
 	c.recorder = events
 	tolerations := []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	peer := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stock", Labels: map[string]string{
-		labels.Component: labels.ModuleDeployment, labels.Strategy: labels.Peer}}}
+	peer := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stock",
+		Labels: map[string]string{labels.Component: labels.ModuleDeployment, labels.Strategy: labels.Peer}}}
 	peer.Spec.Template.Labels = map[string]string{labels.Component: "module"}
 	peer.Spec.Template.Spec = corev1.PodSpec{Tolerations: tolerations, Containers: []corev1.Container{{Name: "stock",
 		Image: "file:///stock.jar", Env: []corev1.EnvVar{{Name: "BIZ_VERSION", Value: "1.0.0"}}}}}
@@ -74,7 +74,8 @@ func TestCompareBaselines(t *testing.T) {
 		case event = <-events.Events:
 		default:
 		}
-		if is := strings.Contains(event, "BaselineInconsistency") && strings.Contains(event, "stock:1.0.0"); is != step.event {
+		is := strings.Contains(event, "BaselineInconsistency") && strings.Contains(event, "stock:1.0.0")
+		if is != step.event {
 			t.Errorf("%s: Event %q, want one: %t", step.name, event, step.event)
 		}
 	}
