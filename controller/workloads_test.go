@@ -1,17 +1,16 @@
 package controller
 
 import (
-	"maps"
+	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 )
 
@@ -55,57 +54,54 @@ func TestLacksEnv(t *testing.T) {
 // TestWarnAboutDeployments checks that a Deployment that lacks the strategy label gets one Event, and another one only
 // after a change of its specification or labels.
 func TestWarnAboutDeployments(t *testing.T) {
-	client := fake.NewClientset()
-	factory := informers.NewSharedInformerFactory(client, 0)
-	events := record.NewFakeRecorder(10)
-	if err := warnAboutDeployments(factory.Apps().V1().Deployments(), "dev", events); err != nil {
-		t.Fatal(err)
-	}
-	factory.Start(t.Context().Done())
-	factory.WaitForCacheSync(t.Context().Done())
-	deployments := client.AppsV1().Deployments("default")
-	write := func(generation int64, labels map[string]string) {
-		t.Helper()
-		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "d", Generation: generation,
-			Labels: labels}}
-		_, err := deployments.Create(t.Context(), d, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			_, err = deployments.Update(t.Context(), d, metav1.UpdateOptions{})
-		}
-		if err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		factory := informers.NewSharedInformerFactory(client, 0)
+		events := record.NewFakeRecorder(10)
+		if err := warnAboutDeployments(factory.Apps().V1().Deployments(), "dev", events); err != nil {
 			t.Fatal(err)
 		}
-	}
-	const prefix = "module-controller.koupleless.io/" // as in the documentation
-	peer := map[string]string{prefix + "component": "module-deployment"}
-	with := func(label, value string) map[string]string {
-		labels := maps.Clone(peer)
-		labels[prefix+label] = value
-		return labels
-	}
-	write(1, peer)
-	write(1, with("strategy", "peer"))
-	write(2, with("env", "prod"))
-	write(3, with("replicas-control", "true"))
-	write(4, nil)
-	write(4, peer)
-	write(4, maps.Clone(peer)) // no change
-	write(5, peer)
-	for range 3 {
-		if e := <-events.Events; !strings.Contains(e, "NoPeerStrategy") {
-			t.Errorf("Event %q", e)
+		ctx, stop := context.WithCancel(t.Context())
+		defer factory.Shutdown()
+		defer stop()
+		factory.Start(ctx.Done())
+		factory.WaitForCacheSync(ctx.Done())
+		const prefix = "module-controller.koupleless.io/" // as in the documentation
+		with := func(label, value string) map[string]string {
+			return map[string]string{prefix + "component": "module-deployment", prefix + label: value}
 		}
-	}
-	synced := make(chan struct{})
-	if _, err := factory.Apps().V1().Deployments().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		DeleteFunc: func(any) { close(synced) }}); err != nil {
-		t.Fatal(err)
-	}
-	if err := deployments.Delete(t.Context(), "d", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	<-synced
-	if n := len(events.Events); n > 0 {
-		t.Errorf("%d further Events, such as %q", n, <-events.Events)
-	}
+		lacking := with("component", "module-deployment")
+		for i, step := range []struct {
+			generation int64
+			labels     map[string]string
+			event      bool
+		}{
+			{1, lacking, true}, {1, lacking, false}, {2, lacking, true},
+			{2, with("strategy", "peer"), false}, {2, with("env", "prod"), false},
+			{2, with("replicas-control", "true"), false}, {2, nil, false}, {2, lacking, true},
+		} {
+			d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "d",
+				Generation: step.generation, Labels: step.labels}}
+			write := func() (err error) {
+				if i == 0 {
+					_, err = client.AppsV1().Deployments("default").Create(ctx, d, metav1.CreateOptions{})
+					return err
+				}
+				_, err = client.AppsV1().Deployments("default").Update(ctx, d, metav1.UpdateOptions{})
+				return err
+			}
+			if err := write(); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			event := ""
+			select {
+			case event = <-events.Events:
+			default:
+			}
+			if strings.Contains(event, "NoPeerStrategy") != step.event {
+				t.Errorf("step %d: Event %q, want one: %t", i, event, step.event)
+			}
+		}
+	})
 }
