@@ -25,6 +25,9 @@ import (
 	scheduling "k8s.io/kubernetes/pkg/registry/scheduling/rest"
 )
 
+// oldest reports whether this is a build with oldest.mod, for make e2e-oldest.
+const oldest = false
+
 // newAPIServerCommand returns a command with the flags and the behavior of the upstream kube-apiserver, but /healthz
 // does not wait for the hooks that create the default roles and priority classes. These hooks delay /healthz
 // upstream, because each of them first sleeps for one second, and the controller manager polls /healthz only once per

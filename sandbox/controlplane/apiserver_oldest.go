@@ -7,4 +7,6 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 )
 
+const oldest = true
+
 func newAPIServerCommand() *cobra.Command { return apiserver.NewAPIServerCommand() }
