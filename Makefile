@@ -27,11 +27,12 @@ KOUPSANDBOX_LDFLAGS := $(LDFLAGS) -X $(OF).koupsandbox=$(VERSION) -X $(OF).commi
 # The version that the embedded control plane reports, and the version in the user agents of its clients. Upstream uses
 # "archive" for sources without a Git tree, such as a Go module.
 KUBE_LDFLAGS := $(LDFLAGS) $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
-  -X $(package).gitVersion=$(KUBERNETES) -X $(package).gitMajor=1 -X $(package).gitMinor=36 -X $(package).gitTreeState=archive)
+  -X $(package).gitVersion=$(KUBERNETES) -X $(package).gitMajor=1 -X $(package).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES))) \
+  -X $(package).gitTreeState=archive)
 # LDFLAGS remove debug information, so the compiler does not write it: a tenth less time to compile.
 COMPILE := -trimpath -buildvcs=false -gcflags=all=-dwarf=false
 # Tests and linters of the control plane use the flags of build. With other flags, Go compiles its thousand packages again.
-KUBE_GO := cd sandbox/controlplane && CGO_ENABLED=0 GOFLAGS="$(COMPILE)" go
+KUBE_GO := cd sandbox/controlplane && CGO_ENABLED=0 GOFLAGS="$(COMPILE) $(KUBE_FLAGS)" go
 
 ##@ Use it
 .PHONY: up down
@@ -62,7 +63,7 @@ bin/%: $(BIN)/% ;
 
 # The upstream control plane takes about 10 minutes to compile with an empty cache. Later it is compiled only when its versions
 # change. The Go modules of the other binaries are downloaded in parallel.
-$(BIN)/koup-controlplane: Makefile sandbox/controlplane/go.mod sandbox/controlplane/go.sum $(wildcard sandbox/controlplane/*.go)
+$(BIN)/koup-controlplane: Makefile $(wildcard $(addprefix sandbox/controlplane/*.,mod sum go))
 	@echo "Compiling Kubernetes (about 10 minutes the first time)"
 	@go list -deps ./sandbox/cmd/koupsandbox ./controller/cmd/module-controller ./fakebase/cmd/fakebase >/dev/null 2>&1 & \
 	all=$$($(KUBE_GO) list -deps . | wc -l) && $(KUBE_GO) build -v -ldflags "$(KUBE_LDFLAGS)" -o $@ . 2>&1 | \
@@ -263,6 +264,14 @@ fuzz-decoders: ## Run the Go fuzz tests of all decoders: make fuzz-decoders FUZZ
 	  done; \
 	done
 
+# The oldest Kubernetes version that the controller is tested with. oldest.mod contains its Go modules.
+OLDEST := v1.31.13
+OLDEST_SCENARIOS ?= rolling-update,peer-deployment,statefulset
+.PHONY: e2e-oldest
+e2e-oldest: ## Test the controller with the oldest Kubernetes version
+	$(MAKE) build BIN=$(BIN)/oldest KUBERNETES=$(OLDEST)+oldest KUBE_FLAGS="-modfile=oldest.mod -tags=oldest"
+	E2E_BIN=$(BIN)/oldest E2E_SCENARIOS=$(OLDEST_SCENARIOS) $(TEST) -count=1 -timeout 20m -run TestCatalogue ./e2e/scenarios
+
 .PHONY: soak
 soak: ## Send 50,000 messages of a hostile base to a controller, with the race detector
 	$(TEST) -count=1 -timeout 20m -v -run TestSoak ./controller -soak
@@ -274,6 +283,7 @@ test-extended: build ## Run the long and random tests that CI does not run
 	$(MAKE) e2e-kind KIND_SCENARIOS=
 	$(MAKE) e2e-fleet
 	$(MAKE) e2e-long
+	$(MAKE) e2e-oldest
 	$(MAKE) fuzz-decoders
 	$(MAKE) soak
 	$(MAKE) bench BENCH='Idle/bases=10000$$'

@@ -295,6 +295,9 @@ func (r *rejections) add(from tunnel.Origin, kind string, reason tunnel.Rejectio
 		return
 	}
 	r.logged[key] = true
+	if reason == tunnel.TooMany || reason == tunnel.TooManyOfAddress {
+		err = errcode.Wrap(errcode.ModuleControllerResourceConstraned, err)
+	}
 	r.logger.Warn("rejected a message or a part of it", "base", from.Identity, "kind", kind, "reason", reason,
 		"err", err)
 }

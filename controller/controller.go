@@ -64,6 +64,8 @@ type Controller struct {
 	moduleView            *moduleview.Syncer              // nil if Module objects are disabled
 	workloads             informers.SharedInformerFactory // informers for Deployments and DaemonSets
 	baseline              *baseline.Selector              // nil if the controller does not answer baseline queries
+	lacking               map[string]string               // modules that bases lack, by identity; see compareBaselines
+	inconsistent          atomic.Int64                    // bases that lack modules of their baseline
 	parts                 []func(context.Context) error   // Start methods of the optional components
 	sweepRequested        chan struct{}                   // requests a sweep before the next interval
 	rejects               *rejections

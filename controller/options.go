@@ -20,9 +20,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// Options configure a Controller. The zero value of a field selects the default of the setting. The environment
-// variable of each setting is in brackets. The flags in cmd/module-controller check the range of each number and
-// duration.
+// Options configure a Controller. The zero value of a field selects the default of the setting; for a bool, it disables
+// the feature. The environment variable of each setting is in brackets. The flags in cmd/module-controller check the
+// range of each number and duration, and enable Deployments and ModuleView by default.
 type Options struct {
 	// Config is the configuration of the client for the Kubernetes API. Required.
 	Config *rest.Config

@@ -37,7 +37,9 @@ func (c *Controller) wireParts(config *rest.Config) error {
 		return err
 	}
 	if c.opts.Deployments {
-		c.wireDeployments(c.workloads.Apps().V1())
+		if err := c.wireDeployments(c.workloads.Apps().V1()); err != nil {
+			return err
+		}
 	}
 	c.parts = append(c.parts, func(ctx context.Context) error {
 		c.workloads.Start(ctx.Done())
@@ -122,7 +124,7 @@ func eventOf(pod *corev1.Pod) string {
 
 // wireDeployments adds the controller of peer Deployments, and the component that selects the baseline of a starting
 // base.
-func (c *Controller) wireDeployments(workloads appsinformers.Interface) {
+func (c *Controller) wireDeployments(workloads appsinformers.Interface) error {
 	deployments, daemonSets := workloads.Deployments(), workloads.DaemonSets()
 	c.baseline = baseline.New(baseline.Options{
 		Deployments: deployments.Lister(), DaemonSets: daemonSets.Lister(),
@@ -135,7 +137,8 @@ func (c *Controller) wireDeployments(workloads appsinformers.Interface) {
 		Changed: c.reportReplicas,
 		Logger:  c.logger,
 	})
-	c.parts = append(c.parts, replicas.Start)
+	c.parts = append(c.parts, replicas.Start, c.checkBaselines)
+	return warnAboutDeployments(deployments, c.opts.Env, c.recorder)
 }
 
 func (c *Controller) reportReplicas(change peer.ReplicaChange) {

@@ -83,6 +83,8 @@ func (c *Controller) gauges() {
 				return float64(c.registry.Unobserved()[reason])
 			})
 	}
+	c.metrics.Gauge("module_controller_bases_inconsistent", "Bases that lack modules of their baseline.", nil,
+		func() float64 { return float64(c.inconsistent.Load()) })
 	c.metrics.Gauge("module_controller_other_controllers",
 		"Other controllers of the environment that renew their Leases.", nil, func() float64 {
 			return float64(c.nodeReconciler.OtherControllers())

@@ -63,7 +63,7 @@ var outputs = map[string]struct {
 	"kubectl get pods -o wide":                   {text: "Running"},
 	"kubectl wait --for=condition=Ready pod/POD": {text: "condition met"},
 	"kubectl events":                             {text: "Successfully assigned"},
-	"kubectl explain module":                     {text: "A module on a base"},
+	"kubectl get module":                         {text: "Available"},
 	"kubectl label pod POD a=b": {text: "labeled",
 		after: []string{"get", "pod/POD", "-o", "jsonpath={.metadata.labels.a}"}, later: "b"},
 	"kubectl annotate pod POD a=b": {text: "annotated",

@@ -31,15 +31,14 @@ func TestMain(m *testing.M) { os.Exit(box.Main(m, "e2e", 0, bringUp)) }
 func bringUp(ctx context.Context, b *box.Box) error {
 	shared, b.Name = b, b.Name+"-1"
 	err := b.Up(ctx, v1alpha1.Spec{Controller: v1alpha1.Controller{Env: map[string]string{
-		"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true",
-		"BASE_UNREACHABLE_AFTER":              "5s",
-		"HEALTH_INTERVAL":                     "1s",
-		"LIST_INTERVAL":                       "2s",
-		"INSTALL_TIMEOUT":                     "6s",
-		"UNINSTALL_TIMEOUT":                   "2s",
-		"INSTALL_ATTEMPTS":                    "4",
-		"MODULE_DRAIN":                        "4s",
-		"VNODE_WORKER_NUM":                    "2",
+		"BASE_UNREACHABLE_AFTER": "5s",
+		"HEALTH_INTERVAL":        "1s",
+		"LIST_INTERVAL":          "2s",
+		"INSTALL_TIMEOUT":        "6s",
+		"UNINSTALL_TIMEOUT":      "2s",
+		"INSTALL_ATTEMPTS":       "4",
+		"MODULE_DRAIN":           "4s",
+		"VNODE_WORKER_NUM":       "2",
 	}}})
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ func TestMassOutage(t *testing.T) {
 	for _, c := range []struct {
 		unreachable, all int
 		want             bool
-	}{{0, 3, false}, {1, 3, false}, {2, 3, true}, {2, 2, false}, {2, 4, true}} {
+	}{{0, 3, false}, {1, 3, false}, {2, 3, true}, {2, 2, false}, {2, 4, false}, {3, 4, true}} {
 		if got := MassOutage(c.unreachable, c.all, MassPercent, MassMinBases); got != c.want {
 			t.Errorf("%d of %d: %t", c.unreachable, c.all, got)
 		}

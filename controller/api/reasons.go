@@ -90,6 +90,8 @@ const (
 	// ReasonEnvironmentNotTolerated means that the Pod template of a DaemonSet tolerates the taint of bases, but no
 	// environment taint.
 	ReasonEnvironmentNotTolerated = "EnvironmentNotTolerated"
+	// ReasonNoPeerStrategy means that a Deployment has the component label of a peer Deployment, but no strategy label.
+	ReasonNoPeerStrategy = "NoPeerStrategy"
 	// ReasonUnhealthy means that a probe failed or cannot be sent. The kubelet uses the same reason.
 	ReasonUnhealthy = "Unhealthy"
 	// ReasonLivenessFailed means that a module is installed again because its liveness probe failed. The kubelet uses

@@ -27,8 +27,8 @@ const (
 	// NodeLease is the duration of the Lease of a Node, the same as for a kubelet (NODE_LEASE_DURATION).
 	NodeLease = 40 * time.Second
 
-	// MassPercent is the minimum percentage of bases that must be unreachable for a mass outage
-	// (MASS_SILENCE_PERCENT); see MassOutage.
+	// MassPercent is the percentage of bases above which a mass outage is assumed (MASS_SILENCE_PERCENT); see
+	// MassOutage.
 	MassPercent = 50
 	// MassMinBases is the minimum number of known bases, reachable or not, for a mass outage. With fewer bases, no
 	// mass outage is assumed (MASS_SILENCE_MIN_BASES).
@@ -61,10 +61,10 @@ func ListedWithin(listInterval, sweep time.Duration) time.Duration {
 }
 
 // MassOutage reports whether so many bases are unreachable at the same time that the controller assumes a network
-// failure and leaves their Nodes and Pods unchanged. unreachable and all are numbers of bases. At least percent
+// failure and leaves their Nodes and Pods unchanged. unreachable and all are numbers of bases. More than percent
 // percent of all bases must be unreachable, and all must be at least minBases.
 func MassOutage(unreachable, all, percent, minBases int) bool {
-	return percent >= 0 && all >= minBases && unreachable > 0 && unreachable*100 >= percent*all
+	return percent >= 0 && all >= minBases && unreachable*100 > percent*all
 }
 
 // RenewInterval returns the interval at which a controller renews its Lease.

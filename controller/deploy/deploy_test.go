@@ -270,6 +270,11 @@ func TestSamplesFitSampleNode(t *testing.T) {
 		t.Fatalf("samples (-want +got):\n%s", diff)
 	}
 	vnode := typed(t, files["samples/vnode.yaml"][0]).(*corev1.Node)
+	for _, a := range vnode.Status.Addresses {
+		if a.Type == corev1.NodeHostName {
+			t.Errorf("the Node has the address %q of the type Hostname, which the controller does not set", a.Address)
+		}
+	}
 	for name, objects := range files {
 		t.Run(name, func(t *testing.T) {
 			text, err := Samples.ReadFile(name)
@@ -283,6 +288,9 @@ func TestSamplesFitSampleNode(t *testing.T) {
 			case *corev1.Pod:
 				checkModule(t, object.Labels, object.Spec, vnode)
 			case *appsv1.Deployment:
+				if object.Namespace != "" { // kubectl apply --namespace, as in the documentation, would refuse it
+					t.Errorf("namespace %q", object.Namespace)
+				}
 				template := object.Spec.Template
 				checkModule(t, template.Labels, template.Spec, vnode)
 				for key, value := range object.Spec.Selector.MatchLabels {

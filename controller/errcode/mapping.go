@@ -35,7 +35,7 @@ func ForUninstall(arklet Code) Code {
 func IsTransient(code Code) bool {
 	switch code {
 	case ArkletNetworkError, ArkletArkletServiceNotFound, ArkletInstallModuleExecuting,
-		ModuleControllerBaseInstanceInOperation:
+		ModuleControllerBaseInstanceInOperation, ModuleControllerBaseInstanceNotFound:
 		return true
 	}
 	return false

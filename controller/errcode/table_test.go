@@ -93,7 +93,7 @@ func TestIsTransient(t *testing.T) {
 		}
 	}
 	want := []Code{ArkletArkletServiceNotFound, ArkletNetworkError, ArkletInstallModuleExecuting,
-		ModuleControllerBaseInstanceInOperation}
+		ModuleControllerBaseInstanceNotFound, ModuleControllerBaseInstanceInOperation}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("transient codes (-want +got):\n%s", diff)
 	}

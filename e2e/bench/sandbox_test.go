@@ -87,7 +87,8 @@ func startSandbox(b *testing.B, bases int) *sandbox {
 	})
 	start := time.Now()
 	must(b, s.box.Up(ctx, v1alpha1.Spec{Bases: []v1alpha1.BaseSet{{Count: &bases}},
-		Wait: &metav1.Duration{Duration: limit}}))
+		Controller: v1alpha1.Controller{Env: map[string]string{"ENABLE_MODULE_VIEW": "false"}}, // as in scale.md
+		Wait:       &metav1.Duration{Duration: limit}}))
 	s.upTime = time.Since(start)
 	config, err := s.box.REST()
 	must(b, err)

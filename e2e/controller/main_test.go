@@ -19,19 +19,17 @@ import (
 
 // settings shorten the timeouts of the controller.
 var settings = map[string]string{
-	"BASE_UNREACHABLE_AFTER":              "4s",
-	"BASE_DEAD_AFTER":                     "8s",
-	"RECONNECT_GRACE":                     "-1s",
-	"MASS_SILENCE_PERCENT":                "0", // the bases of each test stop when the test ends
-	"BASE_DELETIONS_PERCENT":              "100",
-	"HEALTH_INTERVAL":                     "1s",
-	"LIST_INTERVAL":                       "2s",
-	"MODULE_DRAIN":                        "1s",
-	"INSTALL_TIMEOUT":                     "3s",
-	"UNINSTALL_TIMEOUT":                   "2s",
-	"INSTALL_ATTEMPTS":                    "3",
-	"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true",
-	"ENABLE_MODULE_VIEW":                  "true",
+	"BASE_UNREACHABLE_AFTER": "4s",
+	"BASE_DEAD_AFTER":        "8s",
+	"RECONNECT_GRACE":        "-1s",
+	"MASS_SILENCE_PERCENT":   "0", // the bases of each test stop when the test ends
+	"BASE_DELETIONS_PERCENT": "100",
+	"HEALTH_INTERVAL":        "1s",
+	"LIST_INTERVAL":          "2s",
+	"MODULE_DRAIN":           "1s",
+	"INSTALL_TIMEOUT":        "3s",
+	"UNINSTALL_TIMEOUT":      "2s",
+	"INSTALL_ATTEMPTS":       "3",
 }
 
 // Fixtures that all tests share. TestMain and bringUp set them.

@@ -127,10 +127,9 @@ func bringUp(ctx context.Context, b *box.Box) error {
 	one := 1
 	err := shared.Up(ctx, v1alpha1.Spec{Bases: []v1alpha1.BaseSet{{Count: &one, BaseName: "unused"}},
 		Controller: v1alpha1.Controller{Env: map[string]string{
-			"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true",
-			"INSTALL_ATTEMPTS":                    "2",
-			"INSTALL_TIMEOUT":                     "1m",
-			"LIST_INTERVAL":                       "2s",
+			"INSTALL_ATTEMPTS": "2",
+			"INSTALL_TIMEOUT":  "1m",
+			"LIST_INTERVAL":    "2s",
 		}}})
 	if err != nil {
 		return err

@@ -51,7 +51,6 @@ func bringUp(ctx context.Context, b *box.Box) error {
 	err := shared.Up(ctx, v1alpha1.Spec{
 		Durable: true, Bases: []v1alpha1.BaseSet{{Count: &two}},
 		Controller: v1alpha1.Controller{APIView: true, Env: map[string]string{
-			"ENABLE_MODULE_VIEW": "true", "ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true",
 			"BASE_UNREACHABLE_AFTER": "10s", "BASE_DEAD_AFTER": "15s", "HEALTH_INTERVAL": "2s",
 		}},
 	})

@@ -1,3 +1,5 @@
+//go:build !oldest
+
 package main
 
 import (
@@ -22,6 +24,9 @@ import (
 	rbac "k8s.io/kubernetes/pkg/registry/rbac/rest"
 	scheduling "k8s.io/kubernetes/pkg/registry/scheduling/rest"
 )
+
+// oldest reports whether this is a build with oldest.mod, for make e2e-oldest.
+const oldest = false
 
 // newAPIServerCommand returns a command with the flags and the behavior of the upstream kube-apiserver, but /healthz
 // does not wait for the hooks that create the default roles and priority classes. These hooks delay /healthz

@@ -74,6 +74,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 func runCobra(command *cobra.Command, args []string) int {
 	command.SetArgs(args[1:])
+	command.FParseErrWhitelist.UnknownFlags = oldest // the sandbox uses flags that the oldest version lacks
 	return cli.Run(command)
 }
 

@@ -84,28 +84,23 @@ func TestSchedulesAreScenarios(t *testing.T) {
 // for the schedule.
 func TestFilesHaveControllerSettings(t *testing.T) {
 	for _, c := range []struct {
-		kind, do                 string
-		bundled, peers, settling bool
+		do                string
+		bundled, settling bool
 	}{
-		{peer, "release", true, true, false},
-		{deployment, "release", true, false, false},
-		{deployment, upgrade, true, false, true},
-		{peer, upgrade, true, true, true},
-		{peer, upgrade, false, false, false},
+		{"release", true, false},
+		{upgrade, true, true},
+		{upgrade, false, false},
 	} {
 		s := Schedule{
 			Replicas: 1, Bases: []Bases{{Tunnel: v1alpha1.TunnelMQTT, Count: 1}},
-			Workloads: []Workload{{Module: "m", Kind: c.kind, Replicas: 1}}, Actions: []Action{{Do: c.do}},
+			Workloads: []Workload{{Module: "m", Kind: peer, Replicas: 1}}, Actions: []Action{{Do: c.do}},
 		}
 		text, err := s.YAML("x", c.bundled)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for setting, want := range map[string]bool{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": c.peers,
-			"MASS_SILENCE_AT_MOST": c.settling} {
-			if got := strings.Contains(string(text), setting); got != want {
-				t.Errorf("%+v: file has %s = %t, want %t", c, setting, got, want)
-			}
+		if got := strings.Contains(string(text), "MASS_SILENCE_AT_MOST"); got != c.settling {
+			t.Errorf("%+v: file has MASS_SILENCE_AT_MOST = %t, want %t", c, got, c.settling)
 		}
 	}
 }

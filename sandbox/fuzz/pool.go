@@ -137,9 +137,6 @@ func (p *pool) deleteSandbox(ctx context.Context, b *box) error {
 	return nil
 }
 
-// forPeers contains the setting that enables peer Deployments in the bundled controller.
-var forPeers = map[string]string{"ENABLE_MODULE_DEPLOYMENT_CONTROLLER": "true"}
-
 // lostInstall is the timeout after which the controller treats an install command as lost, at any speed. It must be
 // shorter than the grace period of a Pod whose module is replaced, which is 30 s at any speed.
 const lostInstall = 18 * time.Second
@@ -158,7 +155,6 @@ func (p *pool) createSandbox(ctx context.Context, name string) (*sandbox.Sandbox
 	if len(config.Spec.Controller.Command) == 0 { // custom controllers keep their settings
 		env := map[string]string{}
 		maps.Copy(env, config.Spec.Controller.Env)
-		maps.Copy(env, forPeers)
 		maps.Copy(env, forSettling(config.Spec.Speed))
 		config.Spec.Controller.Env = env
 	}

@@ -2,7 +2,6 @@ package fuzz
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -73,14 +72,10 @@ func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 
 // needs returns the controller settings that the schedule needs if it runs with the bundled controller.
 func (s Schedule) needs() map[string]string {
-	env := map[string]string{}
-	if slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == peer }) {
-		maps.Copy(env, forPeers)
-	}
 	if s.settle() == s.scaleDuration(slowSettleTime) {
-		maps.Copy(env, forSettling(s.speed()))
+		return forSettling(s.speed())
 	}
-	return env
+	return nil
 }
 
 // YAML returns the scenario as a YAML file with leading comments. If bundled is true, the file contains the settings

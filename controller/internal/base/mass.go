@@ -13,8 +13,8 @@ import (
 // the Registry assumes a network failure, and none of these bases becomes unreachable. The zero value of a field
 // selects the default in package api.
 type MassOptions struct {
-	// Percent is the minimum percentage of bases that miss heartbeats in a mass outage; a negative value disables the
-	// detection.
+	// Percent is the percentage of bases above which missed heartbeats are a mass outage; a negative value disables
+	// the detection.
 	Percent int
 	// MinBases is the minimum number of all bases. With fewer bases, no mass outage is assumed.
 	MinBases int
@@ -40,7 +40,7 @@ type missingBase struct {
 	replaced      bool      // another base replaced this base
 }
 
-// massFailure returns the identities of the bases that are in a mass outage, which requires that at least Percent of
+// massFailure returns the identities of the bases that are in a mass outage, which requires that more than Percent of
 // all bases began to miss heartbeats within Window. appeared contains the times when the bases that are not in list
 // appeared. Bases in list that one of those bases has replaced, as in a rollout of bases, do not count. massFailure
 // sorts its arguments.

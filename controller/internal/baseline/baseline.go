@@ -48,6 +48,25 @@ func New(o Options) *Selector { return &Selector{o} }
 // have. It also ignores workloads that are being deleted, have no replicas, or cannot run on the base. A cordoned
 // base gets only the modules of DaemonSets.
 func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
+	return s.selectFrom(node, func(metav1.Object) bool { return true })
+}
+
+// Settled returns the modules that Select returns, without the modules of workloads that are being rolled out.
+func (s *Selector) Settled(node *corev1.Node) ([]arklet.Module, error) {
+	return s.selectFrom(node, func(owner metav1.Object) bool {
+		switch w := owner.(type) {
+		case *appsv1.Deployment:
+			return w.Status.ObservedGeneration >= w.Generation && w.Status.UpdatedReplicas == w.Status.Replicas
+		case *appsv1.DaemonSet:
+			return w.Status.ObservedGeneration >= w.Generation &&
+				w.Status.UpdatedNumberScheduled == w.Status.CurrentNumberScheduled
+		}
+		return false
+	})
+}
+
+// selectFrom returns the modules in the baseline of a base whose workload is accepted.
+func (s *Selector) selectFrom(node *corev1.Node, accept func(owner metav1.Object) bool) ([]arklet.Module, error) {
 	deployments, err := s.o.Deployments.List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("listing Deployments for the baseline: %w", err)
@@ -85,7 +104,9 @@ func (s *Selector) Select(node *corev1.Node) ([]arklet.Module, error) {
 
 	modules := make([]arklet.Module, 0, len(newest))
 	for _, c := range newest {
-		modules = append(modules, c.Module)
+		if accept(c.owner) {
+			modules = append(modules, c.Module)
+		}
 	}
 	slices.SortFunc(modules, func(a, b arklet.Module) int { return cmp.Compare(a.Name, b.Name) })
 	return modules, nil

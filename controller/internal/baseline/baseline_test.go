@@ -262,6 +262,26 @@ func TestSelectForCordonedBase(t *testing.T) {
 	}
 }
 
+// TestSettled checks that Settled omits the modules of workloads that are being rolled out.
+func TestSettled(t *testing.T) {
+	rolling := func(d *appsv1.Deployment) { d.Status.Replicas, d.Status.UpdatedReplicas = 2, 1 }
+	notObserved := func(d *appsv1.Deployment) { d.Generation = 1 }
+	daemons := daemonSet("s", template("biz4", "1.0.0"))
+	daemons.Status.CurrentNumberScheduled = 1
+	o := Options{Env: "dev"}
+	o.Deployments, o.DaemonSets = listers(t, []metav1.Object{
+		deployment("a", 0, template("biz1", "1.0.0")), deployment("b", 0, template("biz2", "1.0.0"), rolling),
+		deployment("c", 0, template("biz3", "1.0.0"), notObserved), daemons, daemonSet("t", template("biz5", "1.0.0")),
+	})
+	got, err := New(o).Settled(base())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff([]arklet.Module{module("biz1", "1.0.0"), module("biz5", "1.0.0")}, got); diff != "" {
+		t.Errorf("modules (-want +got):\n%s", diff)
+	}
+}
+
 func listers(t *testing.T, objects []metav1.Object) (appslisters.DeploymentLister, appslisters.DaemonSetLister) {
 	t.Helper()
 	deployments := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})

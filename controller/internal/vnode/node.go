@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/api"
+	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
@@ -212,7 +213,7 @@ func (r *Reconciler) readNode(ctx context.Context, s *state) error {
 	case apierrors.IsNotFound(err):
 		s.node = nil
 	case err != nil:
-		return err
+		return errcode.Wrap(errcode.KubeAPIServerGetBaseInstanceFailed, err)
 	default:
 		live.ManagedFields = nil
 		s.setNode(live)

@@ -59,6 +59,8 @@ type fakeBase struct {
 	uninstalledURLs []string // jars in the uninstall commands
 	// installAnswer, if set, returns the answer to an install command; nil means that the install succeeds.
 	installAnswer func(m arklet.Module) *arklet.Answer
+	// sendError, if set, is the error of the tunnel for commands.
+	sendError error
 	// stopFails makes uninstall commands remove the module, but answer with a failure.
 	stopFails bool
 	// refuseUninstall is a module (name:version) that the base refuses to uninstall.
@@ -82,8 +84,11 @@ func (b *fakeBase) Send(_ context.Context, to tunnel.Address, r arklet.Request) 
 			b.uninstalledURLs = append(b.uninstalledURLs, r.Module.URL)
 		}
 	}
-	mute, wait := b.ignoreAll || r.Command == b.ignore, b.delay
+	mute, wait, err := b.ignoreAll || r.Command == b.ignore, b.delay, b.sendError
 	b.mu.Unlock()
+	if err != nil && r.Command != arklet.CommandQueryAllBiz {
+		return err
+	}
 	if mute {
 		return nil
 	}

@@ -246,7 +246,10 @@ func (p *Provider) listModules(ctx context.Context, b base.Snapshot, notBefore t
 
 // transportCode returns the error code for an error of the tunnel to a base.
 func transportCode(err error) errcode.Code {
-	if errors.Is(err, tunnel.ErrRefused) {
+	switch {
+	case errors.Is(err, base.ErrUnknownBase): // removed while the command was pending
+		return errcode.ModuleControllerBaseInstanceNotFound
+	case errors.Is(err, tunnel.ErrRefused):
 		return errcode.ArkletArkletServiceNotFound
 	}
 	return errcode.ArkletNetworkError

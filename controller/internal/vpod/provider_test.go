@@ -1,6 +1,7 @@
 package vpod
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
+	"github.com/koupleless/koupsandbox/controller/internal/base"
 	"github.com/koupleless/koupsandbox/controller/internal/podstatus"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 	"github.com/koupleless/koupsandbox/controller/labels"
@@ -301,6 +303,36 @@ func TestFailures(t *testing.T) {
 				t.Errorf("unexpected Event %q", e)
 			}
 		})
+	for name, c := range map[string]struct {
+		send   error // error of the tunnel; nil means that the base answers with answer
+		answer arklet.Answer
+		want   string
+		code   string
+	}{
+		"the tunnel cannot send the command": {errors.New("connection reset by peer"), arklet.Answer{},
+			"Pending NetworkError", "Arklet.NetworkError: "},
+		"the base was removed": {base.ErrUnknownBase, arklet.Answer{}, "Pending BaseInstanceNotFound",
+			"ModuleController.BaseInstanceNotFound: "},
+		"the old version cannot be stopped": {nil,
+			arklet.Answer{Code: "FAILED", ErrorCode: "Arklet.InstallBizTimedOut", Message: "stop"},
+			"Pending InstallModuleFailed", "Arklet.InstallModuleFailed: Arklet.InstallBizTimedOut: "},
+	} {
+		runTest(t, "error code: "+name, Options{}, func(t *testing.T, w *fixture) {
+			w.base.change(func(b *fakeBase) {
+				b.sendError = c.send
+				b.installAnswer = func(arklet.Module) *arklet.Answer { return &c.answer }
+			})
+			w.create("p1", container("biz1", "1"))
+			w.advance(time.Second)
+			w.wantSummary("p1", c.want)
+			if e := w.nextEvent(); !strings.Contains(e, c.code) {
+				t.Errorf("Event %q, want one with %q", e, c.code)
+			}
+			w.base.change(func(b *fakeBase) { b.sendError, b.installAnswer = nil, nil })
+			w.advance(5 * time.Second)
+			w.wantSummary("p1", "Running Ready")
+		})
+	}
 	runTest(t, "a broken module is uninstalled and installed again", Options{}, func(t *testing.T, w *fixture) {
 		w.base.change(func(b *fakeBase) {
 			b.modules = []arklet.Biz{

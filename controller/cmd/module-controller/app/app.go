@@ -152,7 +152,11 @@ func (s *settings) flags() []cli.Flag {
 	o := &s.Options
 	deployments := boolFlag(&o.Deployments, "enable-module-deployment-controller",
 		"set the replicas of peer Deployments, and answer the baseline queries of bases")
+	deployments.Value = true
 	deployments.EnvVars = append(deployments.EnvVars, "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE")
+	moduleView := boolFlag(&o.ModuleView, "enable-module-view",
+		"maintain Module objects, which kubectl get module shows")
+	moduleView.Value = true
 	mqttPort := intFlag(&s.mqtt.Port, "mqtt-port", 0, 0, 65535, "`port` of the MQTT broker")
 	mqttPort.DefaultText = "1883, or 8883 with TLS"
 	attempts := intFlag(&o.InstallAttempts, "install-attempts", 0, 0, unlimited,
@@ -197,7 +201,7 @@ func (s *settings) flags() []cli.Flag {
 		intFlag(&o.MaxBasesPerAddress, "max-bases-per-address", base.DefaultMaxPerAddress, 1, unlimited,
 			"maximum `number` of bases that send heartbeats over HTTP from the same address"),
 		deployments,
-		boolFlag(&o.ModuleView, "enable-module-view", "maintain Module objects, which kubectl get module shows"),
+		moduleView,
 		boolFlag(&s.kubeletEnabled, "kubelet", "serve kubectl logs and kubectl exec for module Pods"),
 		stringFlag(&s.kubelet.Host, "kubelet-host", "",
 			"`address` at which the API server requests logs and exec; Nodes publish it as InternalDNS, so the API "+
@@ -246,8 +250,8 @@ func (s *settings) flags() []cli.Flag {
 			"how long missed heartbeats are ignored after the broker connection recovers; a negative value disables "+
 				"the grace period"),
 		intFlag(&o.MassOutage.Percent, "mass-silence-percent", 50, 0, 100,
-			"`percentage` of the bases of a tunnel that must be unreachable for a network failure to be assumed, "+
-				"during which no Node is deleted; 0 disables the detection"),
+			"`percentage` of the bases of a tunnel; while more bases are unreachable, a network failure is assumed and "+
+				"no Node is deleted; 0 disables the detection"),
 		intFlag(&o.MassOutage.MinBases, "mass-silence-min-bases", 3, 0, unlimited,
 			"minimum `number` of unreachable bases for a network failure to be assumed"),
 		durationFlag(&o.MassOutage.Window, "mass-silence-window", "1m",

@@ -1,10 +1,17 @@
 package main
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
 // A new flag needs no Chinese text: the Chinese page has the marked English text, and docgen only prints a warning.
@@ -43,5 +50,35 @@ func TestUnusedTranslation(t *testing.T) {
 	}
 	if warnings.Len() > 0 {
 		t.Errorf("unexpected warnings: %s", warnings.String())
+	}
+}
+
+// TestUnreported checks that the code of the controller or the board uses every error code, except those in
+// unreported. It ignores the codes of arklet, which come from bases.
+func TestUnreported(t *testing.T) {
+	used := map[string]bool{}
+	constant := regexp.MustCompile(`\b[A-Z]\w+`)
+	for _, dir := range []string{"controller", "sandbox/board"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
+			name := d.Name()
+			if err != nil || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") ||
+				filepath.Base(filepath.Dir(path)) == "errcode" && (name == "codes.go" || name == "table.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, c := range constant.FindAllString(string(text), -1) {
+				used[c] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, info := range errcode.All() {
+		reported := used[strings.Replace(string(info.Code), ".", "", 1)]
+		if info.Component != errcode.Arklet && reported == slices.Contains(unreported, info.Code) {
+			t.Errorf("%s: reported = %t, in the list of unreported codes = %t", info.Code, reported, !reported)
+		}
 	}
 }

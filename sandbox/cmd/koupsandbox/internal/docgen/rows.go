@@ -19,13 +19,10 @@ const noAdvice, noAdviceZH = "investigate", "请排查"
 
 // unreported are the codes that no component of koupsandbox reports. The tables omit them.
 var unreported = []errcode.Code{
-	errcode.KubeAPIServerGetBaseInstanceFailed,
-	errcode.ModuleControllerBaseInstanceHasBeenReplaced,
-	errcode.ModuleControllerBaseInstanceNotFound,
-	errcode.ModuleControllerProcessNodeMissed,
-	errcode.ModuleControllerResourceConstraned,
-	errcode.ModuleControllerServiceMissed,
-	errcode.OtherUpstreamEmptyIPList,
+	errcode.ModuleControllerBaseInstanceHasBeenReplaced, // the workload creates Pods on the new base
+	errcode.ModuleControllerProcessNodeMissed,           // Pods wait; koupsandbox why reports that no controller runs
+	errcode.ModuleControllerServiceMissed,               // there are no other kinds of templates than Pods
+	errcode.OtherUpstreamEmptyIPList,                    // no command has a list of addresses
 }
 
 // inPodStatus are the codes in the first table of the page, which is not generated.
