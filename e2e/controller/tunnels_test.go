@@ -12,7 +12,7 @@ import (
 )
 
 // TestTunnels checks that one controller serves bases with both tunnels and with all generations of the Koupleless
-// runtime.
+// runtime. A second Pod adopts the module of the first Pod, and its deletion uninstalls the module.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -23,7 +23,9 @@ func TestTunnels(t *testing.T) {
 		{fakebase.GenerationA, "mqtt_tunnel_provider", overMQTT},
 		{fakebase.GenerationB, "mqtt_tunnel_provider", overMQTT},
 		{fakebase.GenerationC, "mqtt_tunnel_provider", overMQTT},
+		{fakebase.GenerationD, "mqtt_tunnel_provider", overMQTT},
 		{fakebase.GenerationC, "http_tunnel_provider", overHTTP},
+		{fakebase.GenerationD, "http_tunnel_provider", overHTTP},
 	} {
 		for _, faithful := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s %s faithful=%t", c.label, c.generation, faithful), func(t *testing.T) {
@@ -38,9 +40,17 @@ func TestTunnels(t *testing.T) {
 					t.Errorf("the Node has the tunnel label %q", got)
 				}
 				waitModules(t, b, "m:1.0.0 ACTIVATED")
+				createPod(t, ns, "adopting", singleModule("m", "1.0.0", name))
+				readyPod(t, ns, "adopting")
 				deletePod(t, ns, "m")
 				waitDeleted(t, ns, "m")
+				waitModules(t, b, "m:1.0.0 ACTIVATED")
+				deletePod(t, ns, "adopting")
+				waitDeleted(t, ns, "adopting")
 				waitModules(t, b)
+				if n := b.countChanges("m:1.0.0", fakebase.StateResolved); n != 1 {
+					t.Errorf("the module was installed %d times", n)
+				}
 			})
 		}
 	}
