@@ -222,12 +222,13 @@ wanted:
 		case !listed && p.UninstallFirst && i > 0: // the base has uninstalled it for the newest Pod
 			continue
 		case !listed:
+			r := p.Memory.Replacing // if only the jar of w is replaced, the other versions stay
 			action := Action{Kind: DoInstall, Module: w, Retry: p.Memory.Failed[InstallAttempt(w)].Err != nil,
-				UninstallFirst: p.UninstallFirst}
-			if p.UninstallFirst {
+				UninstallFirst: p.UninstallFirst && (r == nil || r.UninstallFirst)}
+			if action.UninstallFirst {
 				serves, leaving := p.activeVersions()
 				switch left, drained := p.replacementDrain(w); {
-				case serves && p.Memory.Replacing == nil:
+				case serves && r == nil:
 					action.Kind = AcquireReplacePermit
 				case serves && !drained:
 					if left > 0 {

@@ -450,9 +450,9 @@ var componentLabels = []string{labels.Component, labels.OlderComponent}
 func (w *fixture) create(name string, containers ...corev1.Container) *corev1.Pod {
 	w.t.Helper()
 	w.serial++
-	annotations := map[string]string{}
+	var annotations map[string]string
 	if w.strategy != "" {
-		annotations[labels.InstallStrategy] = w.strategy
+		annotations = map[string]string{labels.InstallStrategy: w.strategy}
 	}
 	pod, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -93,6 +93,7 @@ func TestWebContextTaken(t *testing.T) {
 		w.failWith("2", "java.lang.reflect.InvocationTargetException\n\tat x\n"+
 			"Caused by: java.lang.IllegalArgumentException: Child name [/stock] is not unique\n")
 		w.create("old", container("biz1", "1"))
+		w.advance(time.Second)
 		w.create("new", container("biz1", "2"))
 		w.advance(time.Hour)
 		w.wantSummary("old", "Running Ready")
