@@ -134,7 +134,7 @@ type planner struct {
 //     earlier requests.
 //   - Versions that no Pod has ever requested stay.
 //   - With the install strategy uninstallThenInstall, the base uninstalls all versions. Their Pods are drained first, on
-//     one base at a time. The versions of older Pods are not installed again, even if the install of the newest fails.
+//     one base at a time. The versions of older Pods are not installed again, even if the newest version fails.
 func Next(in Input) Decision {
 	in.Memory = in.Memory.clone()
 	p := &planner{Input: in}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/koupleless/koupsandbox/controller/api"
 	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/labels"
@@ -71,6 +73,21 @@ func TestUninstallThenInstall(t *testing.T) {
 		w.advance(5 * time.Second)
 		w.wantSummary("old", "Running Ready")
 		wantEqual(t, "commands after the rollback", []string{"installBiz biz1:1"}, w.base.takeCommands())
+	})
+	runTest(t, "version changed in place", Options{}, func(t *testing.T, w *fixture) {
+		w.strategy = labels.UninstallThenInstall
+		w.create("p1", container("biz1", "1"))
+		w.advance(time.Second)
+		w.base.takeCommands()
+		p := w.pod("p1")
+		p.Spec.Containers = []corev1.Container{container("biz1", "2")}
+		w.update(p)
+		w.advance(time.Second)
+		w.wantSummary("p1", "Running ContainerCreating")
+		wantEqual(t, "modules during the drain", map[string]string{"biz1:1": "activated"}, w.base.states())
+		w.advance(5 * time.Second)
+		w.wantSummary("p1", "Running Ready")
+		wantEqual(t, "commands", []string{"installBiz biz1:2 uninstallThenInstall"}, w.base.takeCommands())
 	})
 	runTest(t, "old Pod deleted first", Options{}, func(t *testing.T, w *fixture) {
 		w.create("old", container("biz1", "1"))
