@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +55,28 @@ func TestTunnels(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestModuleOfAnotherController checks that the controller can uninstall a module that another controller installed with
+// a bizModelVersion. A base of generation D rejects an uninstallBiz with another bizModelVersion (protocol 4.10).
+func TestModuleOfAnotherController(t *testing.T) {
+	t.Parallel()
+	ns, name := namespace(t), uniqueName()
+	b := overHTTP(t, fakebase.Options{Name: name, Generation: fakebase.GenerationD})
+	nodesReady(t, b)
+	answer, err := http.Post("http://"+b.HTTPAddr()+"/installBiz", "application/json", strings.NewReader(
+		`{"bizName":"m","bizVersion":"1.0.0","bizUrl":"http://h/m.jar","bizModelVersion":"default/another-pod"}`))
+	must(t, err)
+	must(t, answer.Body.Close())
+	waitModules(t, b, "m:1.0.0 ACTIVATED")
+	createPod(t, ns, "m", singleModule("m", "1.0.0", name))
+	readyPod(t, ns, "m")
+	deletePod(t, ns, "m")
+	waitDeleted(t, ns, "m")
+	waitModules(t, b)
+	if n := b.countChanges("m:1.0.0", fakebase.StateResolved); n != 1 {
+		t.Errorf("the module was installed %d times", n)
 	}
 }
 
