@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -25,6 +26,18 @@ func CutNextAttempt(message string) (next time.Time, rest string, found bool) {
 		return time.Time{}, message, false
 	}
 	return next, rest, true
+}
+
+var pathTaken = regexp.MustCompile(`Child name \[([^\]]*)\] is not unique`)
+
+// WebContextTaken finds the exception that the web server of a base throws if two modules use the same web context
+// path. It returns the path without slashes. taken is false if text does not contain the exception.
+func WebContextTaken(text string) (path string, taken bool) {
+	match := pathTaken.FindStringSubmatch(text)
+	if match == nil {
+		return "", false
+	}
+	return strings.Trim(match[1], "/"), true
 }
 
 // LogTime is the layout of the UTC time at the start of each line of a module log. For a command, the line continues

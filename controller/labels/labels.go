@@ -135,6 +135,15 @@ const (
 // failed commands immediately.
 const Retry = "module.koupleless.io/retry"
 
+// InstallStrategy is the annotation of a Pod with the install strategy of its modules. With InstallOnly, the default,
+// the base installs the new version next to other versions. With UninstallThenInstall, the base first uninstalls all
+// versions of the module.
+const (
+	InstallStrategy      = "module.koupleless.io/install-strategy"
+	InstallOnly          = "installOnly"
+	UninstallThenInstall = "uninstallThenInstall"
+)
+
 // VersionEnv is the environment variable of a container that contains the version of its module.
 const VersionEnv = "BIZ_VERSION"
 

@@ -26,6 +26,9 @@ var (
 	errNoJar  = errors.New("has no path to a jar")
 )
 
+// ErrInstallStrategy reports that the annotation labels.InstallStrategy has an unknown value.
+var ErrInstallStrategy = errors.New("use " + labels.InstallOnly + " or " + labels.UninstallThenInstall)
+
 // Check returns an error with an error code if a container cannot be installed as a module. meta is the metadata of its
 // Pod or template. The error wraps ErrUnresolved if the version is not known yet; see CheckVersion.
 //
@@ -35,7 +38,25 @@ func Check(meta *metav1.ObjectMeta, container corev1.Container) error {
 	if err := CheckVersion(meta, container); err != nil {
 		return err
 	}
-	return CheckImage(container)
+	if err := CheckImage(container); err != nil {
+		return err
+	}
+	_, err := UninstallsFirst(meta)
+	return err
+}
+
+// UninstallsFirst reports whether the modules of a Pod or template have the install strategy uninstallThenInstall. For
+// an unknown strategy, it returns an error with an error code, which wraps ErrInstallStrategy.
+func UninstallsFirst(meta *metav1.ObjectMeta) (bool, error) {
+	switch strategy := meta.Annotations[labels.InstallStrategy]; strategy {
+	case "", labels.InstallOnly:
+		return false, nil
+	case labels.UninstallThenInstall:
+		return true, nil
+	default:
+		return false, errcode.New(errcode.OtherUpstreamInvalidParameter, "the annotation %s is %.80q; %w",
+			labels.InstallStrategy, strategy, ErrInstallStrategy)
+	}
 }
 
 // CheckVersion returns an error if the BIZ_VERSION of a container is not a valid version. The error wraps ErrUnresolved

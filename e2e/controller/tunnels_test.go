@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,7 +14,7 @@ import (
 )
 
 // TestTunnels checks that one controller serves bases with both tunnels and with all generations of the Koupleless
-// runtime.
+// runtime. A second Pod adopts the module of the first Pod, and its deletion uninstalls the module.
 func TestTunnels(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -23,7 +25,9 @@ func TestTunnels(t *testing.T) {
 		{fakebase.GenerationA, "mqtt_tunnel_provider", overMQTT},
 		{fakebase.GenerationB, "mqtt_tunnel_provider", overMQTT},
 		{fakebase.GenerationC, "mqtt_tunnel_provider", overMQTT},
+		{fakebase.GenerationD, "mqtt_tunnel_provider", overMQTT},
 		{fakebase.GenerationC, "http_tunnel_provider", overHTTP},
+		{fakebase.GenerationD, "http_tunnel_provider", overHTTP},
 	} {
 		for _, faithful := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s %s faithful=%t", c.label, c.generation, faithful), func(t *testing.T) {
@@ -38,11 +42,41 @@ func TestTunnels(t *testing.T) {
 					t.Errorf("the Node has the tunnel label %q", got)
 				}
 				waitModules(t, b, "m:1.0.0 ACTIVATED")
+				createPod(t, ns, "adopting", singleModule("m", "1.0.0", name))
+				readyPod(t, ns, "adopting")
 				deletePod(t, ns, "m")
 				waitDeleted(t, ns, "m")
+				waitModules(t, b, "m:1.0.0 ACTIVATED")
+				deletePod(t, ns, "adopting")
+				waitDeleted(t, ns, "adopting")
 				waitModules(t, b)
+				if n := b.countChanges("m:1.0.0", fakebase.StateResolved); n != 1 {
+					t.Errorf("the module was installed %d times", n)
+				}
 			})
 		}
+	}
+}
+
+// TestModuleOfAnotherController checks that the controller can uninstall a module that another controller installed with
+// a bizModelVersion. A base of generation D rejects an uninstallBiz with another bizModelVersion (protocol 4.10).
+func TestModuleOfAnotherController(t *testing.T) {
+	t.Parallel()
+	ns, name := namespace(t), uniqueName()
+	b := overHTTP(t, fakebase.Options{Name: name, Generation: fakebase.GenerationD})
+	nodesReady(t, b)
+	answer, err := http.Post("http://"+b.HTTPAddr()+"/installBiz", "application/json", strings.NewReader(
+		`{"bizName":"m","bizVersion":"1.0.0","bizUrl":"http://h/m.jar","bizModelVersion":"default/another-pod"}`))
+	must(t, err)
+	must(t, answer.Body.Close())
+	waitModules(t, b, "m:1.0.0 ACTIVATED")
+	createPod(t, ns, "m", singleModule("m", "1.0.0", name))
+	readyPod(t, ns, "m")
+	deletePod(t, ns, "m")
+	waitDeleted(t, ns, "m")
+	waitModules(t, b)
+	if n := b.countChanges("m:1.0.0", fakebase.StateResolved); n != 1 {
+		t.Errorf("the module was installed %d times", n)
 	}
 }
 

@@ -218,7 +218,8 @@ func moduleState(o *corev1.Pod, container string) events.ModuleState {
 		case slices.Contains([]string{"", api.ReasonContainerCreating, api.ReasonResolved, api.ReasonReplacing},
 			c.State.Waiting.Reason):
 			return events.ModuleResolved
-		case slices.Contains([]string{api.ReasonDeactivated, api.ReasonNotActivated}, c.State.Waiting.Reason):
+		case slices.Contains([]string{api.ReasonDeactivated, api.ReasonNotActivated, api.ReasonUninstalledFirst},
+			c.State.Waiting.Reason):
 			return events.ModuleDeactivated
 		default:
 			return events.ModuleBroken

@@ -3,7 +3,6 @@ package why
 import (
 	"errors"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +29,8 @@ func command(v *explainer) *Answer {
 			"version": workload.ModuleOf(&v.Pod.ObjectMeta, c).Version})
 	case w != nil && w.Reason == api.ReasonReplacing:
 		return v.answer(msgReplacingSameVersion, args{"base": v.onBase(), "module": c.Name})
+	case w != nil && w.Reason == api.ReasonUninstalledFirst:
+		return v.answer(msgUninstalledFirst, args{"base": v.onBase(), "module": c.Name})
 	}
 	if a := explainFailed(v); a != nil {
 		return a
@@ -90,9 +91,6 @@ var failures = map[errcode.Code]struct {
 	errcode.ArkletUnInstallationRequirementNotMet: {UninstallFailing, partWaitForUninstall},
 }
 
-// pathTaken matches the exception that the web server of a base throws if two modules use the same web context path.
-var pathTaken = regexp.MustCompile(`Child name \[([^\]]*)\] is not unique`)
-
 // explainFailed explains a Pod with a failed command. After several failures, the Pod status contains the time of the
 // next attempt.
 func explainFailed(v *explainer) *Answer {
@@ -132,7 +130,7 @@ func failure(v *explainer) *Answer {
 		code = codes[len(codes)-1]
 	}
 	timedOut, found := v.event(string(v.Pod.UID), errcode.ArkletInstallModuleTimedOut.Type())
-	taken := pathTaken.FindStringSubmatch(w.Message + "\n" + strings.Join(v.Logs[c.Name], "\n"))
+	path, taken := api.WebContextTaken(w.Message + "\n" + strings.Join(v.Logs[c.Name], "\n"))
 	a := args{"module": c.Name, "base": v.onBase(), "message": text, "code": code, "image": c.Image,
 		"age": v.ago(events.LastTime(&timedOut)), "again": partAgain}
 	m := msgInstallFailed
@@ -140,8 +138,8 @@ func failure(v *explainer) *Answer {
 		m.reason, m.advice = f.reason, f.advice
 	}
 	switch {
-	case code == errcode.UserInstallBizUserError && taken != nil:
-		a["path"], a["message"] = strings.TrimPrefix(taken[1], "/"), taken[0]
+	case code == errcode.UserInstallBizUserError && taken:
+		a["path"], a["message"] = path, "Child name ["+path+"] is not unique"
 		return v.answer(msgWebContextTaken, a)
 	case broken:
 		a["message"] = sentence(w.Message)
@@ -227,6 +225,8 @@ func explainRefused(v *explainer) *Answer {
 			"error": errors.Unwrap(imageErr)})
 	case imageErr != nil:
 		return v.refusal(msgImageNotAJar, errors.Unwrap(imageErr).Error())
+	case errors.Is(workload.Check(&v.Pod.ObjectMeta, c), workload.ErrInstallStrategy):
+		return v.refusal(msgStrategyInvalid, text)
 	}
 	return nil
 }

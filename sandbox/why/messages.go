@@ -462,6 +462,12 @@ var (
 		"{base} 上 {module} 的这个版本来自另一个 URL：逐个基座卸载后重新安装",
 		"wait; to release without a gap, increase BIZ_VERSION with each jar",
 		"请等待；要无间隙地发布，每换一个 jar 都要提高 BIZ_VERSION")
+	msgUninstalledFirst = answer(GaveWay,
+		"{base} uninstalls this version of {module} before it installs the version of a newer Pod: the install strategy "+
+			"of that Pod is "+labels.UninstallThenInstall,
+		"{base} 先卸载 {module} 的这个版本，再安装更新的 Pod 的版本：该 Pod 的安装策略为 "+labels.UninstallThenInstall,
+		"check the newer Pod; if it fails, roll back: this version is installed again when the newer Pod is deleted",
+		"检查更新的 Pod；如果它失败则回滚：该 Pod 删除后，这个版本会重新安装")
 	msgModuleStopped = answer(ModuleStopped,
 		"module {module} has stopped on {base}: {message}",
 		"模块 {module} 已在 {base} 上停止：{message}",
@@ -501,8 +507,10 @@ var (
 			"({message})",
 		"{module} 未能安装到 {base}：那里的另一个模块或版本使用了相同的 web context path /{path} ({message})",
 		"give each version of a web module its own web context path, or uninstall the old version first: strategy "+
-			"Recreate, or maxSurge: 0{again}",
-		"为 Web 模块的每个版本设置各自的 web context path，或先卸载老版本：strategy Recreate，或 maxSurge: 0{again}")
+			"Recreate, maxSurge: 0, or the annotation "+labels.InstallStrategy+": "+labels.UninstallThenInstall+
+			", with which each base is without the module until the new version is installed{again}",
+		"为 Web 模块的每个版本设置各自的 web context path，或先卸载老版本：strategy Recreate、maxSurge: 0，或 annotation "+
+			labels.InstallStrategy+": "+labels.UninstallThenInstall+"(在新版本安装完成之前，基座上没有该模块){again}")
 	msgModuleBroken = answer(ModuleBroken,
 		"module {module} is BROKEN on {base}: {message}",
 		"模块 {module} 在 {base} 上为 BROKEN：{message}",
@@ -562,6 +570,8 @@ var (
 	msgVersionInvalid = answer(VersionInvalid, "{error}", "{error}",
 		"correct "+labels.VersionEnv+" in the env of the container, in the Pod's template",
 		"在 Pod 模板中修改容器的 env 里的 "+labels.VersionEnv)
+	msgStrategyInvalid = answer(StrategyInvalid, "{error}", "{error}",
+		"correct the annotation "+labels.InstallStrategy, "修改 annotation "+labels.InstallStrategy)
 	msgImageChanged = answer(ImageNotAJar,
 		"admission changed the image of the container {container}, which is {image} in the template: {error}",
 		`准入控制修改了容器 {container} 的 image，模板中为 "{image}"：{error}`,

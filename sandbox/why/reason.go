@@ -66,6 +66,7 @@ const (
 	GaveWay              Reason = "GaveWay"
 	KeptDeactivated      Reason = "KeptDeactivated"
 	ReplacingSameVersion Reason = "ReplacingSameVersion"
+	StrategyInvalid      Reason = "StrategyInvalid"
 	InstallRetrying      Reason = "InstallRetrying"
 	WebContextTaken      Reason = "WebContextTaken"
 	ModuleBroken         Reason = "ModuleBroken"
@@ -207,6 +208,7 @@ var meanings = []ReasonText{
 		"基座已安装该版本，但较老的版本仍处于激活状态。"),
 	meaning(ReplacingSameVersion, "The controller is replacing the jar with another jar of the same version.",
 		"Module Controller 正在用同一版本的另一个 jar 替换原来的 jar。"),
+	meaning(StrategyInvalid, "The install strategy of the Pod is unknown.", "该 Pod 的安装策略未知。"),
 	meaning(InstallRetrying, "Several installations have failed.", "多次安装失败。"),
 	meaning(WebContextTaken, "Another module on the base uses the same web context path.",
 		"基座上的另一个模块使用了相同的 web context path。"),

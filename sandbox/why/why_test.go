@@ -414,6 +414,12 @@ var situations = []situation{
 	{name: "another jar of a version",
 		snapshot: ofPod(pod(on(1), waits("ReplacingSameVersion", "the base has this version from another image"))),
 		want:     why.ReplacingSameVersion},
+	{name: "an unknown install strategy", snapshot: checked(func(p *corev1.Pod) {
+		p.Annotations = map[string]string{labels.InstallStrategy: "typo"}
+	}), want: why.StrategyInvalid, names: []string{`"typo"`}},
+	{name: "uninstalled for a newer version",
+		snapshot: ofPod(pod(on(1), waits("UninstallThenInstall", "the base uninstalls this version"))),
+		want:     why.GaveWay, names: []string{"biz1"}},
 	{name: "retry limit reached", snapshot: ofPod(
 		pod(on(1), waits("RetryTimesExceeded",
 			errcode.Message(errcode.New(errcode.ModuleControllerRetryTimesExceeded,

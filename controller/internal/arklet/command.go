@@ -7,6 +7,8 @@ package arklet
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // Command is an arklet command: the last segment of an MQTT topic, or the path of an HTTP request (protocol 3.3 and
@@ -44,17 +46,25 @@ type Request struct {
 	Command Command
 	// Module is the module to install, uninstall or switch to; zero for queries.
 	Module Module
+	// UninstallFirst makes installBiz uninstall all other versions of the module first (protocol 4.5).
+	UninstallFirst bool
 }
 
 // Body returns the JSON body of the request. For queries, the body is an empty object.
 func (r Request) Body() ([]byte, error) {
 	switch r.Command {
 	case CommandInstallBiz, CommandUninstallBiz, CommandSwitchBiz:
-		m := r.Module
-		if r.Command != CommandInstallBiz {
-			m.URL = ""
+		body := struct {
+			Module
+			InstallStrategy string `json:"installStrategy,omitempty"`
+		}{Module: r.Module}
+		switch {
+		case r.Command != CommandInstallBiz:
+			body.URL = ""
+		case r.UninstallFirst:
+			body.InstallStrategy = labels.UninstallThenInstall
 		}
-		b, err := json.Marshal(m)
+		b, err := json.Marshal(body)
 		if err != nil {
 			return nil, fmt.Errorf("encoding %s for %s: %w", r.Command, r.Module.Identity(), err)
 		}

@@ -253,7 +253,9 @@ func TestRequestBodies(t *testing.T) {
 	for want, r := range map[string]Request{
 		`{"bizName":"biz1","bizVersion":"1.0.0","bizUrl":"file:///m/biz1.jar"}`: {Command: CommandInstallBiz,
 			Module: m},
-		`{"bizName":"biz1","bizVersion":"1.0.0"}`: {Command: CommandUninstallBiz, Module: m},
+		`{"bizName":"biz1","bizVersion":"1.0.0","bizUrl":"file:///m/biz1.jar","installStrategy":"uninstallThenInstall"}`: {
+			Command: CommandInstallBiz, Module: m, UninstallFirst: true},
+		`{"bizName":"biz1","bizVersion":"1.0.0"}`: {Command: CommandUninstallBiz, Module: m, UninstallFirst: true},
 		`{}`: {Command: CommandHealth},
 	} {
 		body, err := r.Body()

@@ -90,7 +90,7 @@ func (d *RequestTracker) requestListCheck(identity string, p *pending) bool {
 // HandleList compares a new module list with the pending requests, because a request or an answer can be lost while
 // both sides stay connected. A request succeeds if lists show its result for 5 s. A request is resent, with doubling
 // delays, if there is no answer for 10 s and two lists show the module unchanged. Resending is safe, because a base
-// rejects a command that it is executing (protocol 4.8) or has executed. Lists do not show failures.
+// rejects a command that it is executing (protocol 4.8), and lists show a finished one. Lists do not show failures.
 func (d *RequestTracker) HandleList(identity string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

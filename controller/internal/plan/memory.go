@@ -16,7 +16,7 @@ type Memory struct {
 	Installed map[string]InstalledVersion
 	// Failed contains the last failure of each command.
 	Failed map[Attempt]Failure
-	// Replacing is the jar replacement that is in progress, or nil if there is none.
+	// Replacing is the replacement that is in progress, or nil if there is none.
 	Replacing *Replacement
 }
 
@@ -53,11 +53,19 @@ type InstalledVersion struct {
 	UnwantedSince, IdleSince, InactiveSince time.Time
 }
 
-// Replacement is the replacement of a jar by another jar of the same version.
+// Replacement is the replacement of a jar by another jar of the same version, or of all versions by a new version.
 type Replacement struct {
 	Module arklet.Module
-	// NotReady is the time when the last Pod of the version became Not Ready. It is zero while a Pod is Ready.
+	// UninstallFirst is true if the base uninstalls all versions, and false if only the version of Module is replaced.
+	UninstallFirst bool
+	// NotReady is the time when the last Pod of the replaced versions became Not Ready. It is zero while a Pod is
+	// Ready.
 	NotReady time.Time
+}
+
+// Replaces reports whether the replacement uninstalls a version. r can be nil.
+func (r *Replacement) Replaces(version string) bool {
+	return r != nil && (r.UninstallFirst || r.Module.Version == version)
 }
 
 // Attempt identifies a command for a module. Module.URL is set only for install commands.

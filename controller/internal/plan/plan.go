@@ -17,6 +17,8 @@ type Input struct {
 	// Wanted contains the modules of the Pods that are not being deleted, those of the newest Pod first, without
 	// duplicates.
 	Wanted []arklet.Module
+	// UninstallFirst is true if the newest Pod in Wanted has the install strategy uninstallThenInstall.
+	UninstallFirst bool
 	// Requested contains the modules of all Pods, including Pods that are being deleted.
 	Requested []arklet.Module
 	// Terminating contains the versions of the Pods that are being deleted.
@@ -27,7 +29,7 @@ type Input struct {
 	// Listed contains the versions in the module list of the base.
 	Listed map[string]arklet.Biz
 	Memory Memory
-	// ReplacedEndpoints are the endpoints of the Pods whose version is in Memory.Replacing.
+	// ReplacedEndpoints are the endpoints of the Pods whose version Memory.Replacing uninstalls.
 	ReplacedEndpoints Endpoints
 	CanSwitch         bool // whether the tunnel supports switchBiz
 	KeepSameVersion   bool // whether replacing the jar of a version is disabled
@@ -67,7 +69,7 @@ const (
 	// UninstallConflicting uninstalls Action.Conflicting, which is deactivated, and then Action.Module. After this
 	// action, Next reinstalls Action.Conflicting.
 	UninstallConflicting
-	AcquireReplacePermit // acquire the permit to replace the jar of Action.Module
+	AcquireReplacePermit // acquire the permit to replace installed versions with Action.Module
 	RequestList          // request the module list of the base, and wait for it
 )
 
@@ -84,6 +86,8 @@ type Action struct {
 	NeedsList bool
 	// Retry is true if an earlier install failed. The base may have installed the module in the meantime.
 	Retry bool
+	// UninstallFirst is true if the base must uninstall all versions of the module before it installs Module.
+	UninstallFirst bool
 }
 
 const (
@@ -129,6 +133,8 @@ type planner struct {
 //   - A version from which the base has switched away is uninstalled after the drain. Until then, it may still process
 //     earlier requests.
 //   - Versions that no Pod has ever requested stay.
+//   - With the install strategy uninstallThenInstall, the base uninstalls all versions. Their Pods are drained first, on
+//     one base at a time. The versions of older Pods are not installed again, even if the newest version fails.
 func Next(in Input) Decision {
 	in.Memory = in.Memory.clone()
 	p := &planner{Input: in}
@@ -175,7 +181,8 @@ func (p *planner) updateMemory() {
 				return a == InstallAttempt(m) || a == UninstallAttempt(m)
 			})
 	})
-	if r := p.Memory.Replacing; r != nil && (len(p.Wanted) == 0 || p.Wanted[0] != r.Module || p.isUpToDate(r.Module)) {
+	if r := p.Memory.Replacing; r != nil && (len(p.Wanted) == 0 || p.Wanted[0] != r.Module ||
+		p.isUpToDate(r.Module) || r.UninstallFirst && !p.UninstallFirst) {
 		p.Memory.Replacing = nil
 	}
 }
@@ -212,8 +219,27 @@ wanted:
 			continue
 		}
 		switch {
+		case !listed && p.UninstallFirst && i > 0: // the base has uninstalled it for the newest Pod
+			continue
 		case !listed:
-			return Action{Kind: DoInstall, Module: w, Retry: p.Memory.Failed[InstallAttempt(w)].Err != nil}
+			r := p.Memory.Replacing // if only the jar of w is replaced, the other versions stay
+			action := Action{Kind: DoInstall, Module: w, Retry: p.Memory.Failed[InstallAttempt(w)].Err != nil,
+				UninstallFirst: p.UninstallFirst && (r == nil || r.UninstallFirst)}
+			if action.UninstallFirst {
+				serves, leaving := p.activeVersions()
+				switch left, drained := p.replacementDrain(w); {
+				case serves && r == nil:
+					action.Kind = AcquireReplacePermit
+				case serves && !drained:
+					if left > 0 {
+						p.waitFor(left)
+					}
+					continue
+				case !serves && leaving:
+					continue
+				}
+			}
+			return action
 		case active: // from another jar
 			switch left, drained := p.replacementDrain(w); {
 			case p.Memory.Replacing == nil:
@@ -305,6 +331,19 @@ func (p *planner) isOtherActive(version string) bool {
 		}
 	}
 	return false
+}
+
+// activeVersions reports whether an active version has Pods that are not being deleted (serves), and whether an active
+// version that was installed for a Pod has no such Pod and will be uninstalled (leaving).
+func (p *planner) activeVersions() (serves, leaving bool) {
+	for version, biz := range p.Listed {
+		if biz.State == arklet.StateActivated {
+			_, installed := p.Memory.Installed[version]
+			serves = serves || p.IsWanted(version) || p.Kept[version]
+			leaving = leaving || installed
+		}
+	}
+	return serves, leaving
 }
 
 // IsWanted reports whether any Pod that is not being deleted requests a version.
@@ -399,6 +438,9 @@ func (p *planner) retainFor(biz arklet.Biz, serving string, i InstalledVersion) 
 	}
 	if p.Kept[biz.Version] {
 		return p.TimeScale.Of(RecheckInterval)
+	}
+	if p.UninstallFirst { // the successor is installed after this version was uninstalled
+		return 0
 	}
 	if len(p.Wanted) == 0 {
 		switch {

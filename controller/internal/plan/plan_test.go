@@ -29,6 +29,7 @@ type model struct {
 	installedJars  map[string]string    // jar URLs by version
 	failInstalls   map[string]bool      // whether installs fail, by version followed by the jar URL
 	failUninstalls map[string]bool      // versions whose uninstalls fail
+	uninstallFirst map[string]bool      // versions whose Pods have the install strategy uninstallThenInstall
 	inactiveSince  map[string]time.Time // when the base stopped sending requests to a version
 	tick           time.Duration        // counter that makes the times of records distinct
 
@@ -56,6 +57,7 @@ func (m *model) input() Input {
 			in.Wanted = append(in.Wanted, w)
 		}
 	}
+	in.UninstallFirst = len(in.Wanted) > 0 && m.uninstallFirst[in.Wanted[0].Version]
 	in.Requested = slices.Clone(in.Wanted)
 	for version := range m.terminating {
 		in.Requested = append(in.Requested, arklet.Module{Name: "biz", Version: version})
@@ -90,7 +92,7 @@ func (m *model) runActions() (wait time.Duration) {
 			action.Module.Identity(), action.Module.URL, action.Wait, m.states(), m.pods))
 		if action.Kind == NoAction {
 			if r := m.memory.Replacing; r != nil && r.NotReady.IsZero() {
-				m.memory.Replacing = &Replacement{Module: r.Module, NotReady: m.now}
+				m.memory.Replacing = &Replacement{Module: r.Module, UninstallFirst: r.UninstallFirst, NotReady: m.now}
 				continue
 			}
 			return action.Wait
@@ -112,6 +114,7 @@ func (m *model) checkOutage(s Input, action Action) {
 		func(w arklet.Module) bool { return s.Listed[w.Version].State == arklet.StateDeactivated })
 	switch {
 	case (kept || action.Kind == UninstallConflicting) && !m.http && m.mode == keepOld: // unavoidable over MQTT
+	case action.UninstallFirst, s.UninstallFirst && !s.IsWanted(action.Module.Version): // as requested
 		// unavoidable: the same version
 	case action.Module.Version == newest.Version && (&planner{Input: s}).needsReinstall(newest):
 	case action.Kind == UninstallConflicting && !m.http && m.retainedLongEnough(s, action):
@@ -196,6 +199,9 @@ func (m *model) execute(s Input, action Action) {
 		if _, listed := m.listed[w.Version]; listed {
 			m.t.Fatalf("%s is installed although the base lists it:\n%s", w.Identity(), m.history())
 		}
+		if action.UninstallFirst {
+			m.uninstallAll(s)
+		}
 		m.memory.Installed[w.Version] = InstalledVersion{URL: w.URL}
 		if r := m.memory.Replacing; r != nil && r.Module == w {
 			m.memory.Replacing = nil
@@ -244,9 +250,22 @@ func (m *model) execute(s Input, action Action) {
 		}
 		delete(m.listed, w.Version)
 	case AcquireReplacePermit:
-		m.memory.Replacing = &Replacement{Module: w}
+		m.memory.Replacing = &Replacement{Module: w, UninstallFirst: action.UninstallFirst}
 	case NoAction, RequestList:
 	}
+}
+
+// uninstallAll uninstalls all versions, as a base does for the install strategy uninstallThenInstall. It fails the test
+// if the Pods of the active version are not drained.
+func (m *model) uninstallAll(s Input) {
+	for _, version := range m.active() {
+		r := s.Memory.Replacing
+		drained := r != nil && r.UninstallFirst && !r.NotReady.IsZero() && !m.now.Before(r.NotReady.Add(modelDrain))
+		if s.IsWanted(version) && !drained {
+			m.t.Fatalf("%s is uninstalled before its Pods are drained:\n%s", version, m.history())
+		}
+	}
+	clear(m.listed)
 }
 
 // TestRandomActions runs random sequences of Pod changes, failures and restarts. The base must always have an active
@@ -266,6 +285,7 @@ func checkPlan(t *rapid.T) {
 		terminating: map[string]TerminatingVersion{}, memory: NewMemory(), listed: map[string]arklet.Biz{},
 		installedJars: map[string]string{},
 		failInstalls:  map[string]bool{}, failUninstalls: map[string]bool{}, inactiveSince: map[string]time.Time{},
+		uninstallFirst: map[string]bool{},
 	}
 	if rapid.Bool().Draw(t, "static") {
 		m.set("static", arklet.StateActivated, "STARTED")
@@ -296,6 +316,9 @@ func checkPlan(t *rapid.T) {
 		},
 		"change uninstall failures": func(t *rapid.T) {
 			m.failUninstalls[version.Draw(t, "version")] = rapid.Bool().Draw(t, "fails")
+		},
+		"change an install strategy": func(t *rapid.T) {
+			m.uninstallFirst[version.Draw(t, "version")] = rapid.Bool().Draw(t, "uninstallThenInstall")
 		},
 		"restart the base": func(*rapid.T) {
 			clear(m.listed)
@@ -587,6 +610,58 @@ func TestFailureIsRemovedWhenTheModuleIsActive(t *testing.T) {
 		}
 		if _, kept := action.Memory.Failed[UninstallAttempt(w)]; kept == forgotten {
 			t.Errorf("with the %s jar: failure is kept is %t, want %t", jar, kept, !forgotten)
+		}
+	}
+}
+
+// TestUninstallFirst checks the actions for a newest Pod with the install strategy uninstallThenInstall. The Pods of
+// the old version are drained before the install. The old version is neither installed again nor retained.
+func TestUninstallFirst(t *testing.T) {
+	now := time.Now()
+	old, next := arklet.Module{Name: "m", Version: "1"}, arklet.Module{Name: "m", Version: "2"}
+	install := Action{Kind: DoInstall, Module: next, UninstallFirst: true}
+	acquire := install
+	acquire.Kind = AcquireReplacePermit
+	retry := install
+	retry.Retry = true
+	replacing := func(notReady time.Time) *Replacement {
+		return &Replacement{Module: next, UninstallFirst: true, NotReady: notReady}
+	}
+	failed := func(next time.Time) map[Attempt]Failure {
+		return map[Attempt]Failure{InstallAttempt(arklet.Module{Name: "m", Version: "2"}): {Err: errors.New("boom"),
+			Next: next}}
+	}
+	for name, c := range map[string]struct {
+		terminating bool // whether the Pod of the old version is being deleted
+		gone        bool // whether the base has uninstalled the old version
+		replacing   *Replacement
+		failed      map[Attempt]Failure
+		want        Action
+	}{
+		"no permit yet":              {want: acquire},
+		"a Pod is still Ready":       {replacing: replacing(time.Time{}), want: Action{}},
+		"drain not over":             {replacing: replacing(now.Add(-time.Second)), want: Action{Wait: time.Second}},
+		"drained":                    {replacing: replacing(now.Add(-2 * time.Second)), want: install},
+		"old version gone":           {gone: true, want: install},
+		"failed, next attempt later": {gone: true, failed: failed(now.Add(time.Minute)), want: Action{Wait: time.Minute}},
+		"failed, next attempt due":   {gone: true, failed: failed(now), want: retry},
+		"old Pod is being deleted": {terminating: true,
+			want: Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "1"}}},
+	} {
+		s := Input{Now: now, Name: "m", Wanted: []arklet.Module{next, old}, UninstallFirst: true,
+			Requested: []arklet.Module{next, old}, Drain: 2 * time.Second,
+			Memory: Memory{Installed: map[string]InstalledVersion{"1": {}}, Replacing: c.replacing, Failed: c.failed},
+			Listed: map[string]arklet.Biz{"1": {Name: "m", Version: "1", State: arklet.StateActivated}}}
+		if c.terminating {
+			s.Wanted = s.Wanted[:1]
+			s.Terminating = map[string]TerminatingVersion{
+				"1": {Since: now.Add(-2 * time.Second), Until: now.Add(20 * time.Second)}}
+		}
+		if c.gone {
+			s.Listed = nil
+		}
+		if got := Next(s).Action; got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
 }

@@ -29,6 +29,9 @@ type Module struct {
 	// Replacing is true if the jar of the version is about to be replaced. Uninstalling is true while the version is
 	// being uninstalled.
 	Replacing, Uninstalling bool
+	// ReplacedBy is the identity of the module for whose install the base uninstalls all versions of this module (the
+	// install strategy uninstallThenInstall); empty if there is none.
+	ReplacedBy string
 	// SwitchedAway is true if the base has switched to a version that no Pod requests any more, and the version of
 	// this Pod or of a newer Pod is expected to become active.
 	SwitchedAway bool
@@ -75,7 +78,7 @@ type moduleState struct {
 // Pod requests stays Ready while a requested version is being installed.
 func evaluate(m Module, oldStatus *corev1.ContainerStatus, inService bool) moduleState {
 	s := moduleState{Module: m, installed: m.hasRequestedJar() && !m.Uninstalling && !m.Biz.Installing()}
-	valid := m.Invalid == nil && !m.Superseded
+	valid := m.Invalid == nil && !m.Superseded && m.ReplacedBy == ""
 	if oldStatus != nil {
 		version, _ := Installed(*oldStatus)
 		s.installedForPod = m.Listed && m.InstalledURL != "" && oldStatus.ImageID == m.InstalledURL &&

@@ -185,6 +185,9 @@ func waiting(m moduleState) *corev1.ContainerStateWaiting {
 		return state(errcode.Of(m.Invalid).Type(), errcode.Message(m.Invalid))
 	case m.Superseded && (!m.Listed || m.Biz.State == arklet.StateActivated || m.Biz.State == arklet.StateDeactivated):
 		return state(api.ReasonDeactivated, "a newer Pod of module "+m.Name+" is active on this base")
+	case m.ReplacedBy != "" && m.ReplacedBy != m.Identity():
+		return state(api.ReasonUninstalledFirst, "the base uninstalls this version before it installs "+m.ReplacedBy+
+			", whose Pod has the install strategy uninstallThenInstall")
 	case m.serving != servesNothing && m.NotReadyReason != "":
 		return state(api.ReasonContainersNotReady, m.Identity()+": "+m.NotReadyReason)
 	case m.Failure != nil:

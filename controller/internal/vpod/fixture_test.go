@@ -79,7 +79,11 @@ func (b *fakeBase) Key() tunnel.Key { return b.key }
 func (b *fakeBase) Send(_ context.Context, to tunnel.Address, r arklet.Request) error {
 	b.mu.Lock()
 	if r.Command != arklet.CommandQueryAllBiz {
-		b.commands = append(b.commands, string(r.Command)+" "+r.Module.Identity())
+		command := string(r.Command) + " " + r.Module.Identity()
+		if r.UninstallFirst {
+			command += " uninstallThenInstall"
+		}
+		b.commands = append(b.commands, command)
 		if r.Command == arklet.CommandUninstallBiz {
 			b.uninstalledURLs = append(b.uninstalledURLs, r.Module.URL)
 		}
@@ -120,6 +124,9 @@ func (b *fakeBase) answer(identity string, r arklet.Request) {
 
 func (b *fakeBase) run(r arklet.Request) arklet.Answer {
 	ok := arklet.Answer{Code: "SUCCESS", DataCode: "SUCCESS"}
+	if r.UninstallFirst {
+		b.modules = slices.DeleteFunc(b.modules, func(m arklet.Biz) bool { return m.Name == r.Module.Name })
+	}
 	i := slices.IndexFunc(b.modules, func(m arklet.Biz) bool {
 		return m.Module() == (arklet.Module{Name: r.Module.Name, Version: r.Module.Version})
 	})
@@ -235,6 +242,8 @@ type fixture struct {
 	base   *fakeBase
 	serial int
 	owners []metav1.OwnerReference // owner references of the Pods that fixture.create adds
+	// strategy is the install strategy of the Pods that fixture.create adds; empty means no annotation.
+	strategy string
 
 	refuseWrites atomic.Bool // whether the API server rejects writes of Pod status
 }
@@ -446,11 +455,16 @@ var componentLabels = []string{labels.Component, labels.OlderComponent}
 func (w *fixture) create(name string, containers ...corev1.Container) *corev1.Pod {
 	w.t.Helper()
 	w.serial++
+	var annotations map[string]string
+	if w.strategy != "" {
+		annotations = map[string]string{labels.InstallStrategy: w.strategy}
+	}
 	pod, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "default", UID: types.UID(fmt.Sprintf("uid-%d", w.serial)),
 			CreationTimestamp: metav1.Now().Rfc3339Copy(),
 			Labels:            map[string]string{componentLabels[w.serial%2]: labels.Module},
+			Annotations:       annotations,
 			OwnerReferences:   w.owners,
 		},
 		Spec: corev1.PodSpec{NodeName: "vnode.a", Containers: containers},

@@ -3,6 +3,7 @@ package vpod
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/pace"
 	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
+	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
 // CommandResult is the result of a command.
@@ -37,15 +39,17 @@ const (
 
 // install sends installBiz, and then requests the module list. It returns the newest snapshot, even if it returns an
 // error. Every error has an error code.
-func (p *Provider) install(ctx context.Context, key slotKey, b base.Snapshot, m arklet.Module,
+func (p *Provider) install(ctx context.Context, key slotKey, b base.Snapshot, action plan.Action,
 	mayResend func() bool) (base.Snapshot, error) {
+	m := action.Module
 	before, recorded := p.store.recordInstall(key, m,
 		time.Now().Add(p.opts.InstallTimeout+p.opts.TimeScale.Of(inDoubtFor)))
 	if !recorded {
 		return b, nil
 	}
 	p.saveInstallRecord(ctx, key.identity)
-	answer, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, mayResend)
+	answer, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandInstallBiz, Module: m,
+		UninstallFirst: action.UninstallFirst}, mayResend)
 	if err != nil {
 		return b, err
 	}
@@ -273,6 +277,11 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	}
 	if cause := arklet.RootCause(a.DataMessage); !strings.Contains(message, cause) {
 		message += "; caused by " + cause
+	}
+	if path, taken := api.WebContextTaken(a.DataMessage); taken {
+		message += "; another module or version on the base has the web context path " + strconv.Quote(path) +
+			": use one path per version, delete the old Pod first, or set the annotation " + labels.InstallStrategy +
+			" to " + labels.UninstallThenInstall + ", which leaves a gap"
 	}
 	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(),
 		p.registry.DisplayName(b.Identity),

@@ -297,8 +297,8 @@ func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Po
 	return true, nil
 }
 
-// startReplaceDrain starts the drain of a version whose jar is being replaced, as soon as all Pods of the module slot
-// are Not Ready.
+// startReplaceDrain starts the drain of the versions that are being replaced, as soon as no Pod of the module slot is
+// Ready.
 func (p *Provider) startReplaceDrain(key slotKey) {
 	drained := false
 	p.store.change(func() {
@@ -307,11 +307,13 @@ func (p *Provider) startReplaceDrain(key slotKey) {
 			return
 		}
 		for _, e := range l.pods {
-			if !e.deleting && e.notReadySince.IsZero() {
+			if !e.deleting && e.wasReady && e.notReadySince.IsZero() {
 				return
 			}
 		}
-		l.memory.Replacing, drained = &plan.Replacement{Module: l.memory.Replacing.Module, NotReady: time.Now()}, true
+		r := *l.memory.Replacing // the planner shares the pointer
+		r.NotReady = time.Now()
+		l.memory.Replacing, drained = &r, true
 	})
 	if drained {
 		p.operators.Add(key)
@@ -356,14 +358,27 @@ func (p *Provider) addSlotState(s *podstatus.Module, l *moduleSlot, e *podRecord
 			s.PreviousVersion = version
 		}
 	}
-	s.Replacing = l.memory.Replacing != nil && l.memory.Replacing.Module.Version == s.Version
+	r := l.memory.Replacing
+	s.Replacing = r != nil && !r.UninstallFirst && r.Replaces(s.Version)
+	if r != nil && r.UninstallFirst {
+		s.ReplacedBy = r.Module.Identity()
+	}
 	s.Uninstalling = l.uninstalling != "" && l.uninstalling == s.Version
 	replacementExpected, newest := false, true
 	snapshots := l.snapshots(s.Name)
 	ownIndex := slices.IndexFunc(snapshots, func(v podSnapshot) bool { return v.uid == e.uid })
 	for _, v := range snapshots[ownIndex+1:] { // the newer Pods
 		other := v.module.Module
-		if !v.wants() || other == s.Module {
+		if !v.wants() {
+			continue
+		}
+		if !s.Listed {
+			s.ReplacedBy = ""
+			if v.module.uninstallFirst && other.Version != s.Version {
+				s.ReplacedBy = other.Identity()
+			}
+		}
+		if other == s.Module {
 			continue
 		}
 		newest = false

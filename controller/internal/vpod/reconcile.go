@@ -48,7 +48,7 @@ func (p *Provider) reconcile(ctx context.Context, key slotKey) (time.Duration, e
 			continue
 		}
 		if action.Kind == plan.AcquireReplacePermit {
-			if !p.startReplacing(key, action.Module) {
+			if !p.startReplacing(key, action) {
 				return p.opts.TimeScale.Of(plan.RecheckInterval), nil
 			}
 			continue
@@ -151,12 +151,13 @@ func (p *Provider) planInput(key slotKey, l *moduleSlot, snapshots []podSnapshot
 		if v.deleting {
 			in.Terminating[m.Version] = p.addTerminating(in.Terminating[m.Version], v, wanted, key, in.Now)
 		} else if !slices.Contains(in.Wanted, m) {
+			in.UninstallFirst = in.UninstallFirst || len(in.Wanted) == 0 && v.module.uninstallFirst
 			in.Wanted = append(in.Wanted, m)
 		}
 	}
 	if r := l.memory.Replacing; r != nil && !r.NotReady.IsZero() {
 		for _, v := range snapshots {
-			if v.module.Version == r.Module.Version { // with any URL: the installed jar serves all of these Pods
+			if r.Replaces(v.module.Version) { // with any URL: the installed jar serves all of these Pods
 				in.ReplacedEndpoints = in.ReplacedEndpoints.WithPod(
 					p.endpointsDrainedSince(v.podRecord, r.NotReady, in.Now, key))
 			}
@@ -230,7 +231,7 @@ func (p *Provider) execute(ctx context.Context, key slotKey, b base.Snapshot, ac
 	switch action.Kind {
 	case plan.DoInstall:
 		failed = plan.InstallAttempt(m)
-		b, err = p.install(ctx, key, b, m, again)
+		b, err = p.install(ctx, key, b, action, again)
 	case plan.DoSwitch:
 		failed = plan.InstallAttempt(m)
 		b, err = p.switchTo(ctx, b, m, again)
@@ -295,8 +296,8 @@ func (p *Provider) recordResult(key slotKey, a plan.Attempt, b base.Snapshot, er
 		if err == nil {
 			delete(l.memory.Failed, a)
 		}
-		replaced = l.memory.Replacing != nil && plan.InstallAttempt(l.memory.Replacing.Module) == a
-		if replaced {
+		if r := l.memory.Replacing; r != nil && plan.InstallAttempt(r.Module) == a {
+			replaced = !r.UninstallFirst
 			l.memory.Replacing = nil
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/controller/api"
-	"github.com/koupleless/koupsandbox/controller/internal/arklet"
 	"github.com/koupleless/koupsandbox/controller/internal/plan"
 	"github.com/koupleless/koupsandbox/controller/redact"
 )
@@ -49,9 +48,10 @@ func (s *store) releaseReplacePermit(key slotKey) {
 	}
 }
 
-// startReplacing makes the publisher set the Pods of a version Not Ready, so that the jar can be replaced once the
-// Pods are drained. It returns false if the slot must wait for the permit.
-func (p *Provider) startReplacing(key slotKey, m arklet.Module) bool {
+// startReplacing makes the publisher set the Pods of the replaced versions Not Ready, so that the versions can be
+// replaced once the Pods are drained. It returns false if the slot must wait for the permit.
+func (p *Provider) startReplacing(key slotKey, action plan.Action) bool {
+	m := action.Module
 	snapshots := p.store.snapshots(key)
 	if len(snapshots) == 0 {
 		return false
@@ -61,7 +61,8 @@ func (p *Provider) startReplacing(key slotKey, m arklet.Module) bool {
 	served := len(others) == 0 || p.readyOnOtherNode(handoverKey{pod.Namespace, key.module, pod.Spec.NodeName}, false)
 	for _, o := range others { // on bases of other controllers
 		for _, c := range o.Status.ContainerStatuses {
-			if c.Name == key.module && c.State.Waiting != nil && c.State.Waiting.Reason == api.ReasonReplacing {
+			if w := c.State.Waiting; c.Name == key.module && w != nil &&
+				(w.Reason == api.ReasonReplacing || w.Reason == api.ReasonUninstalledFirst) {
 				served = false
 			}
 		}
@@ -71,11 +72,11 @@ func (p *Provider) startReplacing(key slotKey, m arklet.Module) bool {
 	}
 	p.store.change(func() {
 		if l := p.store.slot(key); l != nil {
-			l.memory.Replacing = &plan.Replacement{Module: m}
+			l.memory.Replacing = &plan.Replacement{Module: m, UninstallFirst: action.UninstallFirst}
 		}
 	})
-	p.opts.Logger.Info("replacing the jar of a module version", "base", key.identity, "biz", m.Identity(),
-		"url", redact.URL(m.URL))
+	p.opts.Logger.Info("replacing the installed module", "base", key.identity, "biz", m.Identity(),
+		"url", redact.URL(m.URL), "uninstallFirst", action.UninstallFirst)
 	p.publishers.Add(key)
 	return true
 }

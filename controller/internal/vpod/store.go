@@ -200,6 +200,7 @@ func (s *store) putPod(pod *corev1.Pod, identity string, modules []module) (e *p
 	for _, m := range modules {
 		i := slices.IndexFunc(before, func(old module) bool { return old.Name == m.Name })
 		if i >= 0 && before[i].Module == m.Module && before[i].pending == m.pending &&
+			before[i].uninstallFirst == m.uninstallFirst &&
 			(before[i].invalid == nil) == (m.invalid == nil) && !again {
 			continue
 		}
@@ -452,7 +453,7 @@ func (s *store) recordInstall(key slotKey, m arklet.Module,
 		oldVersion = l.memory.Installed[m.Version]
 		l.memory.Installed[m.Version] = plan.InstalledVersion{URL: m.URL, InDoubtUntil: inDoubt}
 		origin := api.ReasonInstalled
-		if r := l.memory.Replacing; r != nil && r.Module == m {
+		if r := l.memory.Replacing; r != nil && r.Module == m && !r.UninstallFirst {
 			origin = api.ReasonReplacedInPlace
 		}
 		for _, v := range l.snapshots(key.module) {

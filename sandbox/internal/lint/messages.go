@@ -84,6 +84,10 @@ var (
 		"其 Pod 的标签 component 为 {value}，因此 module controller 忽略它们")
 	msgClaim = text("the Pods stay Pending until the claim is bound to a volume, which a module cannot use",
 		"在声明绑定到卷之前，Pod 一直 Pending，而模块不能使用卷")
+	msgUninstallsFirst = text(
+		"each base uninstalls all versions of the module before it installs the new one, so requests that are sent "+
+			"directly to the base fail in between",
+		"每个基座先卸载该模块的所有版本，再安装新版本；其间直接发往该基座的请求失败")
 	msgIgnored    = text("{field} is ignored: {error}", "{field} 被忽略：{error}")
 	msgOlderLabel = text(
 		"the label {key} has the prefix of the older Koupleless documentation; ModuleController V2 watches "+

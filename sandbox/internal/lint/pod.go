@@ -30,8 +30,22 @@ func (l *linter) checkPod(w *workload) {
 	l.checkMetadata(w)
 	l.checkLabelValues(w)
 	l.checkIgnoredFields(w)
+	l.checkInstallStrategy(w)
 	for c, at := range w.modules() {
 		l.checkContainer(w, c, at)
+	}
+}
+
+// checkInstallStrategy adds a finding if the install strategy leaves a gap, or is unknown.
+func (l *linter) checkInstallStrategy(w *workload) {
+	first, err := workloads.UninstallsFirst(&w.template.ObjectMeta)
+	at := w.in("metadata.annotations[" + labels.InstallStrategy + "]")
+	switch {
+	case unknown(w.template.Annotations[labels.InstallStrategy]):
+	case err != nil:
+		l.find("install-strategy", &w.object, at, quoted, args{"error": errors.Unwrap(err)}).Fix = ""
+	case first:
+		l.find("install-strategy", &w.object, at, msgUninstallsFirst, nil).Level = Warning
 	}
 }
 

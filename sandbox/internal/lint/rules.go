@@ -103,6 +103,14 @@ var rules = []rule{
 			"ModuleController V2 ignores containers whose image does not contain\n.jar.",
 		text("set the image to the URL of the jar, such as https://host/biz1-1.0.0-ark-biz.jar",
 			"填写 jar 的 URL，例如 https://host/biz1-1.0.0-ark-biz.jar")},
+	{"install-strategy", Error, "The install strategy is installOnly",
+		"A base rejects a second version of a web module with the same web context path\n(\"Child name [...] is not " +
+			"unique\"). There are three ways to release it: a path for each\nversion; deleting the old Pod first; " +
+			"or the annotation module.koupleless.io/install-strategy:\nuninstallThenInstall. With the last two, a " +
+			"base is without the module until the new version is\ninstalled. If that fails, the old version is not " +
+			"installed again. This is a warning; an unknown\nstrategy is an error.",
+		text("give each version of a web module its own web context path, and remove the annotation",
+			"为 Web 模块的每个版本设置各自的 web context path，并去掉该 annotation")},
 	{"job-never-ends", Warning, "Modules do not run as Jobs",
 		"A module runs until it is uninstalled. Its Pod never completes, so a Job never ends,\nand a CronJob creates " +
 			"another Pod each time.",
