@@ -62,8 +62,8 @@ func shortLine(e events.Event) string {
 	return e.Time.Local().Format("15:04:05") + " " + plain.Text(prefix+text)
 }
 
-// baseState returns the state of a base and its faults. It also returns the state of the Node unless the Node is
-// Ready.
+// baseState returns the state of a base, its health, and its faults. It also returns the state of the Node unless the
+// Node is Ready.
 func (s *Screen) baseState(b *events.BaseStatus) string {
 	state := b.State()
 	colour := map[events.BaseState]color.Color{events.BaseStateDown: bad, events.BaseStateReady: good}[state]
@@ -71,6 +71,13 @@ func (s *Screen) baseState(b *events.BaseStatus) string {
 		colour = warn
 	}
 	parts := []string{paint(colour, string(state))}
+	if b.Health != "" {
+		health := map[string]color.Color{"UP": good, "DOWN": bad}[b.Health]
+		if health == nil {
+			health = warn
+		}
+		parts[0] += " " + paint(health, plain.Text(b.Health))
+	}
 	for n := range s.state.Nodes.All() {
 		if n.Base == b.Name && n.State != events.NodeReady {
 			parts = append(parts, paint(warn, "Node "+string(n.State)))
