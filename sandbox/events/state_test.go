@@ -96,7 +96,8 @@ func biz(version string, state ModuleState, since int, own bool) ModuleStatus {
 }
 
 func health(status string) Event {
-	return Event{Health: &HealthEvent{Base: "a", Health: status, Readiness: "UP", Metaspace: Metaspace{Used: 1, Max: 2}}}
+	return Event{Health: &HealthEvent{Base: "a", Health: status, Readiness: "UP",
+		Metaspace: Metaspace{Used: 1, Max: 2}}}
 }
 
 func TestState(t *testing.T) {

@@ -756,12 +756,14 @@ func TestReleasesLeft(t *testing.T) {
 		snapshot *why.Snapshot
 		want     string
 	}{
-		"base":              {ofNode(base(1, "base", "1.0.0", left("7"))), "releases left: 7"},
-		"no history":        {ofNode(base(1, "base", "1.0.0")), ""},
-		"memory pressure":   {ofNode(base(1, "base", "1.0.0", pressure)), "releases left: unknown"},
-		"nothing is left":   {ofNode(base(1, "base", "1.0.0", left(labels.Unlimited))), "releases left: unlimited"},
-		"Pod without space": {ofPod(pod(requests("160Mi")), bases(base(1, "base", "1.0.0", left("7")))), "releases left: 7"},
-		"Pod and pressure":  {ofPod(pod(), bases(base(1, "base", "1.0.0", pressure, taint, left("0")))), "releases left: 0"},
+		"base":            {ofNode(base(1, "base", "1.0.0", left("7"))), "releases left: 7"},
+		"no history":      {ofNode(base(1, "base", "1.0.0")), ""},
+		"memory pressure": {ofNode(base(1, "base", "1.0.0", pressure)), "releases left: unknown"},
+		"nothing is left": {ofNode(base(1, "base", "1.0.0", left(labels.Unlimited))), "releases left: unlimited"},
+		"Pod without space": {ofPod(pod(requests("160Mi")), bases(base(1, "base", "1.0.0", left("7")))),
+			"releases left: 7"},
+		"Pod and pressure": {ofPod(pod(), bases(base(1, "base", "1.0.0", pressure, taint, left("0")))),
+			"releases left: 0"},
 	} {
 		var text strings.Builder
 		for _, e := range why.Explain(tc.snapshot, now).Evidence {

@@ -28,7 +28,9 @@ func TestGrowth(t *testing.T) {
 			{"a:1", 53, Growth{}}, {"a:2", 56, Growth{3, 1}}, {"a:2", 53, Growth{0, 1}}, {"a:3", 53, Growth{0, 2}},
 		},
 		"the first usage is too high": {{"a:1", 60, Growth{}}, {"a:1", 53, Growth{}}, {"a:2", 55, Growth{2, 1}}},
-		"no release": {{"a:1", 53, Growth{}}, {"a:1", 60, Growth{}}, {"a:1 b:1", 70, Growth{}}, {"a:1 b:1", 71, Growth{}}},
+		"no release": {
+			{"a:1", 53, Growth{}}, {"a:1", 60, Growth{}}, {"a:1 b:1", 70, Growth{}}, {"a:1 b:1", 71, Growth{}},
+		},
 	} {
 		w := newWorld()
 		_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))

@@ -76,7 +76,8 @@ func TestLanes(t *testing.T) {
 			health(20, "DOWN"), health(30, "UP"), base(50, "down"),
 		}, []string{
 			"base base-1", "life[0] base-1 () 0-5 starting health UNKNOWN", "life[0] base-1 () 5-20 ready",
-			"life[0] base-1 () 20-30 unhealthy health DOWN", "life[0] base-1 () 30-50 ready", "life[0] base-1 () 50-100 down",
+			"life[0] base-1 () 20-30 unhealthy health DOWN", "life[0] base-1 () 30-50 ready",
+			"life[0] base-1 () 50-100 down",
 		}},
 		{"a version replaces another", []events.Event{
 			module(0, "1", "ACTIVATED"), module(10, "2", "RESOLVED"), module(20, "2", "ACTIVATED"),
