@@ -76,7 +76,7 @@ func (v *explainer) ofPlacement() (all []Evidence) {
 	if len(p.findings) <= shownBases {
 		for _, d := range p.findings {
 			text := baseName(d.base) + ": " + d.text
-			if d.short == corev1.ResourceMemory || d.taint.Key == corev1.TaintNodeMemoryPressure {
+			if d.short == corev1.ResourceMemory || d.state == MetaspacePressure {
 				text += v.releasesLeft(d.base)
 			}
 			all = append(all, Evidence{About: "bases", Text: text})

@@ -732,6 +732,7 @@ var (
 	partNodeServedBy   = text(", served by {controller}", "，由 {controller} 服务")
 	partNoController   = text("no controller", "无 controller")
 	partAllocatable    = text(", allocatable metaspace {free}", "，可分配的 metaspace {free}")
+	partMemoryPressure = text("under memory pressure", "有内存压力")
 	partReleasesLeft   = text(", releases left: {left}", "，剩余发布次数：{left}")
 	partUnknown        = text("unknown", "未知")
 	partUnlimited      = text("unlimited", "不限")

@@ -172,6 +172,12 @@ var situations = []situation{
 		s.OnBases = []corev1.Pod{*pod(on(1), requests("50Mi")),
 			*pod(on(1), requests("90Mi"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}
 	}), want: why.NoFreeMetaspace, names: []string{"60 Mi", "50 Mi on base-1"}},
+	{name: "memory pressure", snapshot: ofPod(pod(), bases(base(1, "base", "1.0.0",
+		nodeState(corev1.NodeMemoryPressure, corev1.ConditionTrue, "MetaspaceAboveThreshold", "more than 90%"),
+		func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints,
+				corev1.Taint{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule})
+		}))), want: why.MetaspacePressure, names: []string{"base-1", "90%"}},
 	{name: "too few CPUs", snapshot: ofPod(pod(func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
 	})), want: why.NoFreeResources, names: []string{"8 of cpu", "4 on base-1"}},

@@ -272,12 +272,14 @@ func resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.R
 func releasesLeft(b base.Snapshot) string {
 	limit := int64(memoryPressureAt * float64(b.Health.MetaspaceMax))
 	switch g := b.Growth; {
+	case limit > 0 && inUse(b) > limit:
+		return "0"
 	case g.Releases == 0 || limit <= 0:
 		return ""
 	case g.Bytes == 0:
 		return labels.Unlimited
 	default:
-		return strconv.FormatInt(max(limit-inUse(b), 0)*int64(g.Releases)/g.Bytes, 10)
+		return strconv.FormatInt((limit-inUse(b))*int64(g.Releases)/g.Bytes, 10)
 	}
 }
 

@@ -174,6 +174,7 @@ func TestReleasesLeft(t *testing.T) {
 		{"nothing left behind", base.Growth{Releases: 3}, 60 * mb, 100 * mb, labels.Unlimited},
 		{"4 MiB for each release", base.Growth{Bytes: 8 * mb, Releases: 2}, 60 * mb, 100 * mb, "7"}, // 88 MiB
 		{"under pressure", base.Growth{Bytes: 8 * mb, Releases: 2}, 91 * mb, 100 * mb, "0"},
+		{"under pressure, without a history", base.Growth{}, 91 * mb, 100 * mb, "0"},
 		{"no limit", base.Growth{Bytes: 8 * mb, Releases: 2}, 60 * mb, -1, ""},
 	} {
 		b := aBase()
