@@ -32,7 +32,7 @@ func TestGrowth(t *testing.T) {
 			{"a:1", 53, Growth{}}, {"a:1", 60, Growth{}}, {"a:1 b:1", 70, Growth{}}, {"a:1 b:1", 71, Growth{}},
 		},
 	} {
-		w := newWorld()
+		w := newFixture()
 		_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 		for i, s := range steps {
 			var list []arklet.Biz
