@@ -300,12 +300,14 @@ func serveProbe(rw http.ResponseWriter, status healthStatus) {
 // readiness returns the readiness status of the base. It includes modules only with the option WithAllBizReadiness:
 // the base then refuses traffic while a module starts or stops, and after a module has failed to start.
 func (l *incarnation) readiness() healthStatus {
-	if !l.isUp() {
-		return statusOutOfService
-	}
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	if l.refusesTraffic {
+	return l.readinessLocked()
+}
+
+// readinessLocked is like readiness, but the caller holds b.mu.
+func (l *incarnation) readinessLocked() healthStatus {
+	if !l.upLocked() || l.refusesTraffic {
 		return statusOutOfService
 	}
 	return statusUp

@@ -45,6 +45,8 @@ const (
 	// EventConnected and EventDisconnected: the base has connected to the broker, or has lost its connection.
 	EventConnected    EventKind = "connected"
 	EventDisconnected EventKind = "disconnected"
+	// EventHealth: the health, the readiness or the metaspace usage has changed. The first EventHealth follows EventUp.
+	EventHealth EventKind = "health"
 )
 
 // Event is a change of the state of a base.
@@ -64,6 +66,10 @@ type Event struct {
 	To      State  `json:"to,omitempty"`
 	Reason  Reason `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Health, Readiness and Metaspace are the values of Status after the change. They are set only for EventHealth.
+	Health    string          `json:"health,omitempty"`
+	Readiness string          `json:"readiness,omitempty"`
+	Metaspace MetaspaceStatus `json:"metaspace,omitzero"`
 }
 
 // Watch calls fn with all later events, one at a time and in order, until stop is called. now is the status of the
@@ -85,4 +91,24 @@ func (b *Base) emitLocked(e Event) {
 	b.seq++
 	e.Seq = b.seq
 	b.watchers.Notify(e)
+	if e.Kind != EventHealth {
+		b.emitHealthLocked()
+	}
+}
+
+// emitHealthLocked emits EventHealth if the health, the readiness or the metaspace usage has changed since the last
+// EventHealth of the process. The caller holds b.mu.
+func (b *Base) emitHealthLocked() {
+	l := b.current
+	if l == nil || l.ended {
+		return
+	}
+	e := Event{Kind: EventHealth, Identity: l.identity, Health: string(l.healthLocked().overall),
+		Readiness: string(l.readinessLocked()), Metaspace: l.metaspaceLocked()}
+	if e == l.lastHealth {
+		return
+	}
+	l.lastHealth = e
+	e.Time = time.Now()
+	b.emitLocked(e)
 }

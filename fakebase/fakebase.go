@@ -228,6 +228,7 @@ func (b *Base) onFaultEnded(kind fault.Kind) {
 func (b *Base) applyFault(kind fault.Kind) {
 	b.mu.Lock()
 	l := b.current
+	b.emitHealthLocked()
 	b.mu.Unlock()
 	if l == nil {
 		return

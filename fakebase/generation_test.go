@@ -2,6 +2,7 @@ package fakebase
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -11,6 +12,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
 // currentProcess returns the process of a base that has started.
@@ -149,6 +154,44 @@ func TestReadinessDuringOperations(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHealthEvents checks that a base reports each change of its health, its readiness and its metaspace usage once.
+func TestHealthEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		second := Delay{Min: Duration(time.Second)}
+		b := start(t, Options{Identity: "b1", WithAllBizReadiness: true,
+			Catalogue: &Catalogue{Fetch: FetchNever, InstallTime: second, UninstallTime: second},
+			Metaspace: Metaspace{Used: 50, PerModule: 4, Max: 100, Leak: 0.5}})
+		synctest.Wait()
+		var got []string
+		_, stop := b.Watch(func(e Event) {
+			if e.Kind == EventHealth {
+				got = append(got, fmt.Sprint(e.Health, " ", e.Readiness, " ", e.Metaspace.Used))
+			}
+		})
+		defer stop()
+		l := currentProcess(b)
+		l.installCommand(request("1"))
+		id := inject(t, b, fault.Fault{Kind: fault.KindActuatorDown})
+		b.Clear(id)
+		inject(t, b, fault.Fault{Kind: fault.KindMetaspaceFull})
+		l.installCommand(request("2"))
+		b.Clear()
+		l.uninstallCommand(request("1"))
+		if s := b.Status(); s.Health != "DOWN" || s.Readiness != "UP" || s.Metaspace.Used != 52 {
+			t.Errorf("status %s %s %+v", s.Health, s.Readiness, s.Metaspace)
+		}
+		want := []string{
+			"UNKNOWN UP 50", "UNKNOWN OUT_OF_SERVICE 50", "UP OUT_OF_SERVICE 50", "UP OUT_OF_SERVICE 54", "UP UP 54",
+			"DOWN UP 54", "UP UP 54", // actuatorDown
+			"UP UP 100", "UNKNOWN UP 100", "UNKNOWN OUT_OF_SERVICE 100", "DOWN OUT_OF_SERVICE 100", // metaspaceFull
+			"DOWN OUT_OF_SERVICE 54", "DOWN OUT_OF_SERVICE 52", "DOWN UP 52",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // TestActuatorSettings checks which endpoints and which parts of the health a base exposes.

@@ -258,8 +258,13 @@ func toMiB(bytes int64) javaDouble { return javaDouble(float64(bytes) / mib) }
 // metaspace returns the current metaspace usage. While a metaspaceFull fault is in effect, it reports an exhausted
 // metaspace.
 func (l *incarnation) metaspace() MetaspaceStatus {
-	_, full := l.b.faults.inEffectFor(fault.KindMetaspaceFull, subject{})
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
+	return l.metaspaceLocked()
+}
+
+// metaspaceLocked is like metaspace, but the caller holds b.mu.
+func (l *incarnation) metaspaceLocked() MetaspaceStatus {
+	_, full := l.b.faults.inEffectFor(fault.KindMetaspaceFull, subject{})
 	return l.metaspaceUse.status(full)
 }

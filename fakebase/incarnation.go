@@ -43,6 +43,7 @@ type incarnation struct {
 	refusesTraffic   bool                   // the readiness is REFUSING_TRAFFIC because of a module (protocol 8)
 	failures         map[string]failedStart // modules that failed to start; included in the health of the base
 	orphaned         bool                   // see healthInput.orphaned
+	lastHealth       Event                  // last EventHealth, without Seq and Time
 	locks            map[string]string      // running commands by biz identity
 	ops              map[string]*processRecord
 
@@ -126,6 +127,7 @@ func (l *incarnation) stop() {
 func (l *incarnation) boot() {
 	l.b.mu.Lock()
 	l.booted, l.staticsPending = true, len(l.b.opts.StaticBiz) > 0
+	l.b.emitHealthLocked()
 	l.b.mu.Unlock()
 	if len(l.b.opts.StaticBiz) == 0 {
 		l.emitReady()
@@ -163,6 +165,7 @@ func (l *incarnation) startStatics() {
 		name, _, _ := strings.Cut(id, ":")
 		l.failures[id] = failedStart{name: name, origin: ark.Static}
 	}
+	l.b.emitHealthLocked()
 	l.b.mu.Unlock()
 	if !succeeded {
 		l.log.Warn("some static modules failed to start", "failed", failures)

@@ -76,6 +76,7 @@ func (l *incarnation) refuseTraffic(refuse bool) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	l.refusesTraffic = refuse
+	l.b.emitHealthLocked()
 }
 
 func (r *bizRequest) subject(command string) subject {
@@ -199,6 +200,7 @@ func (l *incarnation) finishStart(f resolvedModule, origin ark.Origin, ex *excep
 	_, full := l.b.faults.inEffectFor(fault.KindMetaspaceFull, subject{})
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
+	defer l.b.emitHealthLocked()
 	now := time.Now()
 	if ex == nil && (full || !l.metaspaceUse.fits(f.Metaspace)) {
 		ex = outOfMetaspace()
@@ -211,10 +213,11 @@ func (l *incarnation) finishStart(f resolvedModule, origin ark.Origin, ex *excep
 		}
 	}
 	if ex != nil {
+		l.failures[id] = failedStart{name: f.Name, origin: origin}
 		if err := l.container.StartFailed(id, ex.trace(), now); err != nil {
+			delete(l.failures, id)
 			return Biz{}, illegalState(fault.CodeUnknown, "%v", err)
 		}
-		l.failures[id] = failedStart{name: f.Name, origin: origin}
 		return Biz{}, ex
 	}
 	if err := l.container.Started(id, now); err != nil {

@@ -1,10 +1,6 @@
 package fakebase
 
-import (
-	"time"
-
-	"github.com/koupleless/koupsandbox/fakebase/fault"
-)
+import "time"
 
 // Status is the status of a base. Control APIs return its JSON form. It is not part of the arklet protocol.
 type Status struct {
@@ -22,6 +18,8 @@ type Status struct {
 	Ready bool `json:"ready"`
 	// Health is the health status that the actuator returns: UP, UNKNOWN or DOWN.
 	Health string `json:"health,omitempty"`
+	// Readiness is the status that /actuator/health/readiness returns: UP or OUT_OF_SERVICE.
+	Readiness string `json:"readiness,omitempty"`
 	// Started is the start time of the process.
 	Started   time.Time       `json:"started,omitzero"`
 	Metaspace MetaspaceStatus `json:"metaspace,omitzero"`
@@ -60,13 +58,12 @@ func (b *Base) statusLocked() Status {
 	if l == nil {
 		return s
 	}
-	_, full := b.faults.inEffectFor(fault.KindMetaspaceFull, subject{})
 	h := l.healthLocked()
 	s.Running, s.Started = true, l.started
 	s.Connected = l.mqtt != nil && l.mqtt.client.Connected()
-	s.Health = string(h.overall)
+	s.Health, s.Readiness = string(h.overall), string(l.readinessLocked())
 	s.Ready = h.startUp == statusUp
-	s.Metaspace = l.metaspaceUse.status(full)
+	s.Metaspace = l.metaspaceLocked()
 	s.Biz = l.container.List()
 	if l.http != nil {
 		s.HTTPAddr = l.http.endpoint.address()

@@ -30,6 +30,7 @@ func (l *incarnation) uninstall(sub subject) (clientResponse, *exception) {
 	l.b.mu.Lock()
 	delete(l.failures, id)
 	err := l.container.Stopping(id, time.Now())
+	l.b.emitHealthLocked() // a failed start no longer affects the health
 	pause := l.stopTimes[id]
 	l.b.mu.Unlock()
 	switch {
@@ -151,6 +152,7 @@ func (l *incarnation) failUninstall(id string) {
 
 // releaseLocked frees the metaspace of a biz that is no longer registered. The caller holds b.mu.
 func (l *incarnation) releaseLocked(id string) {
+	defer l.b.emitHealthLocked()
 	if _, registered := l.container.Get(id); !registered {
 		l.metaspaceUse.free(l.chargedMetaspace[id])
 		delete(l.chargedMetaspace, id)

@@ -211,9 +211,14 @@ func (l *incarnation) startRequest(path string, f *moduleRequest) (Biz, bool) {
 
 // isUp reports whether the application of the base has started successfully.
 func (l *incarnation) isUp() bool {
-	_, failed := l.b.faults.inEffectFor(fault.KindStartFailed, subject{})
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
+	return l.upLocked()
+}
+
+// upLocked is like isUp, but the caller holds b.mu.
+func (l *incarnation) upLocked() bool {
+	_, failed := l.b.faults.inEffectFor(fault.KindStartFailed, subject{})
 	return l.booted && !failed
 }
 

@@ -87,6 +87,11 @@ const (
 	// WebPort is the annotation of a module Pod or of its Node with the address of the web listener of the base for
 	// httpGet probes: a port, or host:port.
 	WebPort = "base.koupleless.io/web-port"
+	// ReleasesLeft is the annotation of a Node with the forecast how many more releases its base survives: the number
+	// of releases after which the Node is still not under memory pressure, or Unlimited if past releases left no
+	// metaspace behind. It is empty or missing if the number is unknown.
+	ReleasesLeft = "vnode.koupleless.io/releases-left"
+	Unlimited    = "unlimited"
 	// ReportedLabels is the annotation of a Node with the names of the labels that the base has reported, separated by
 	// commas.
 	ReportedLabels = "vnode.koupleless.io/reported-labels"

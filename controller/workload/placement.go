@@ -56,9 +56,20 @@ func (p Placement) Untolerated(node *corev1.Node) (taint corev1.Taint, found boo
 
 // Cordoned reports whether a Node is cordoned and the Pods do not tolerate the taint that cordoned Nodes have.
 func (p Placement) Cordoned(node *corev1.Node) bool {
-	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	return node.Spec.Unschedulable &&
-		!scheduling.TolerationsTolerateTaint(klog.Background(), p.tolerations, &cordon, false)
+	return node.Spec.Unschedulable && !p.toleratesNoSchedule(corev1.TaintNodeUnschedulable)
+}
+
+// UnderMemoryPressure reports whether a Node has the taint for memory pressure and the Pods do not tolerate it.
+// Kubernetes adds the toleration to Pods that request resources.
+func (p Placement) UnderMemoryPressure(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeMemoryPressure
+	}) && !p.toleratesNoSchedule(corev1.TaintNodeMemoryPressure)
+}
+
+func (p Placement) toleratesNoSchedule(key string) bool {
+	taint := corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule}
+	return scheduling.TolerationsTolerateTaint(klog.Background(), p.tolerations, &taint, false)
 }
 
 // Tolerates reports whether one of the tolerations has the key of a taint, with any value, or tolerates all taints.

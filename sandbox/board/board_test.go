@@ -297,6 +297,7 @@ func TestWhatTheDaemonTellsIsShown(t *testing.T) {
 			Message: "latency"}},
 		events.Event{Fault: &events.FaultEvent{Target: "base", Base: "base-1", ID: "fault-1", Change: "fired",
 			Message: "latency"}},
+		events.Event{Health: &events.HealthEvent{Base: "base-1", Health: "DOWN"}},
 		events.Event{Step: &events.StepEvent{Name: "apply", State: "began"}},
 		events.Event{Step: &events.StepEvent{Name: "apply", State: "passed", Message: "done"}},
 	)
@@ -310,14 +311,14 @@ func TestWhatTheDaemonTellsIsShown(t *testing.T) {
 		Board: map[string]BoardRow{
 			"board": {Source: SourceSandbox, Title: "koup", Since: since, Version: "v1.36.3", Actions: actions}},
 		Base: map[string]BaseRow{"base-1": {Name: "base-1", State: events.BaseStateReady, Health: HealthGood,
-			Identity: "id-1", Started: at(0),
+			Identity: "id-1", Started: at(0), Actuator: "DOWN",
 			Modules: []ModuleOnBase{{Name: "biz1", Version: "1.0.0", State: "ACTIVATED", Since: at(5)}}}},
 		Component: map[string]ComponentRow{
 			"broker": {Name: "broker", State: "running", Since: at(3), PID: 7, RSS: 3 << 20}},
 		Fault: map[string]FaultRow{
 			"base-1/fault-1": {ID: "fault-1", Target: "base", Base: "base-1", Text: "latency", Since: at(6), Fired: 1}},
 		Step: map[string]StepRow{
-			"1": {Number: 1, Name: "apply", State: "passed", From: at(8), To: at(9), Message: "done"}},
+			"1": {Number: 1, Name: "apply", State: "passed", From: at(9), To: at(10), Message: "done"}},
 		Pod: map[string]PodRow{}, Workload: map[string]WorkloadRow{}, Revision: map[string]RevisionRow{},
 		Service: map[string]ServiceRow{}, Stream: map[string]StreamRow{},
 		Finding: map[string]FindingRow{}, Notice: map[string]NoticeRow{},

@@ -34,7 +34,8 @@ func aNode(host string, ready corev1.ConditionStatus) *corev1.Node {
 				labels.BaseVersion: "1.0.0",
 				labels.BaseCluster: "east", labels.Tunnel: "mqtt_tunnel_provider",
 				corev1.LabelTopologyZone: "vnode.id-" + host},
-			Annotations: map[string]string{labels.Identity: "id-" + host, labels.Holder: "mc-1"}},
+			Annotations: map[string]string{labels.Identity: "id-" + host, labels.Holder: "mc-1",
+				labels.ReleasesLeft: "7"}},
 		Status: corev1.NodeStatus{Capacity: memory("256Mi"), Allocatable: memory("200Mi"),
 			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
@@ -93,8 +94,8 @@ func TestACluster(t *testing.T) {
 	want := BaseRow{Name: "base-1", State: events.BaseStateReady, Health: HealthGood, Identity: "id-base-1",
 		Zone: "east", BaseName: "shop", Version: "1.0.0", IP: "10.0.0.1", Tunnel: "mqtt",
 		Node: "vnode.id-base-1", NodeState: "Ready", Controller: "mc-1", MetaspaceMax: 256 << 20,
-		MetaspaceUsed: 72 << 20,
-		Modules:       []ModuleOnBase{{Name: "biz1", Version: "1.0.0", State: "ACTIVATED", Since: since}}}
+		MetaspaceUsed: 72 << 20, ReleasesLeft: "7",
+		Modules: []ModuleOnBase{{Name: "biz1", Version: "1.0.0", State: "ACTIVATED", Since: since}}}
 	if diff := cmp.Diff(want, got); diff != "" || since == 0 {
 		t.Errorf("the base (-want +got):\n%s", diff)
 	}
@@ -239,79 +240,5 @@ func TestLostRequestsAreFound(t *testing.T) {
 	}
 	if found(now.Add(lossTime)) {
 		t.Error("the finding is shown although no more requests are lost")
-	}
-}
-
-// TestLeak checks that leak reports metaspace that releases leave behind, and no committed metaspace that the next
-// release uses again.
-func TestLeak(t *testing.T) {
-	row := func(used int64, modules ...string) *BaseRow {
-		r := &BaseRow{MetaspaceUsed: used}
-		for _, m := range modules {
-			name, rest, _ := strings.Cut(m, ":")
-			version, state, resolved := strings.Cut(rest, " ")
-			if !resolved {
-				state = "ACTIVATED"
-			}
-			r.Modules = append(r.Modules, ModuleOnBase{Name: name, Version: version, State: events.ModuleState(state)})
-		}
-		return r
-	}
-	const soon, later = usageDelay / 10, usageDelay
-	for name, rows := range map[string][]struct {
-		after time.Duration // since the row before
-		row   *BaseRow
-		want  int64
-	}{
-		"no leak": {
-			{0, row(100), 0},
-			{later, row(100, "biz1:1"), 0}, // the usage is reported later
-			{soon, row(150, "biz1:1"), 0},
-			{later, row(150, "biz1:1", "biz1:2 RESOLVED"), 0},
-			{soon, row(200, "biz1:2"), 0}, // committed for two versions
-			{later, row(200, "biz1:2", "biz1:3 RESOLVED"), 0},
-			{soon, row(200, "biz1:3"), 0},
-			{later, row(200), 0},
-			{later, row(200, "biz1:3", "biz2:1"), 0},
-			{later, row(200, "biz1:3", "biz2:1", "biz1:4 RESOLVED", "biz2:2 RESOLVED"), 0},
-			{soon, row(300, "biz1:4", "biz2:2"), 0},
-			{later, row(300, "biz1:4"), 0},
-		},
-		"no leak, and releases before the usage is reported": {
-			{0, row(100), 0},
-			{soon, row(100, "biz1:1"), 0},
-			{soon, row(100, "biz1:1", "biz1:2 RESOLVED"), 0},
-			{soon, row(100, "biz1:2"), 0},
-			{soon, row(100, "biz1:2", "biz1:3 RESOLVED"), 0},
-			{soon, row(100, "biz1:3"), 0},
-			{soon, row(200, "biz1:3"), 0},
-		},
-		"leak": {
-			{0, row(100), 0},
-			{soon, row(150, "biz1:1"), 0},
-			{later, row(150, "biz1:1", "biz1:2 RESOLVED"), 0},
-			{soon, row(200, "biz1:2"), 0},
-			{later, row(200, "biz1:2", "biz1:3 RESOLVED"), 0},
-			{soon, row(220, "biz1:3"), 20},
-			{soon, row(220, "biz1:3", "biz1:4 RESOLVED"), 0},
-			{soon, row(240, "biz1:4"), 40},
-		},
-		"leak without overlap": {
-			{0, row(100), 0},
-			{soon, row(150, "biz1:1"), 0},
-			{later, row(150), 0}, // committed, and free
-			{soon, row(200, "biz1:2"), 50},
-		},
-	} {
-		u, now := &processUsage{}, began
-		for i, c := range rows {
-			now = now.Add(c.after)
-			if got := u.leak(c.row, true, now); got != c.want {
-				t.Errorf("%s, %d: %d bytes are left, want %d", name, i, got, c.want)
-			}
-		}
-		if last := rows[len(rows)-1].row; u.leak(last, false, now) != 0 {
-			t.Errorf("%s: a leak is reported while a Pod is not Ready", name)
-		}
 	}
 }

@@ -25,6 +25,7 @@ type node struct {
 	cordoned, pressure bool
 	// metaspace is the metaspace limit in bytes (0 means no limit). free is the allocatable metaspace in bytes.
 	metaspace, free int64
+	releasesLeft    string // annotation labels.ReleasesLeft
 }
 
 // pod holds the data about a Pod that events.PodState does not contain.
@@ -96,7 +97,7 @@ func nodeOf(o *corev1.Node) node {
 		tunnel:   strings.TrimSuffix(o.Labels[labels.Tunnel], tunnelSuffix),
 		version:  cmp.Or(o.Labels[labels.BaseVersion], o.Labels[labels.OlderBaseVersion]),
 		holder:   o.Annotations[labels.Holder],
-		cordoned: o.Spec.Unschedulable, state: events.NodeUnknown,
+		cordoned: o.Spec.Unschedulable, state: events.NodeUnknown, releasesLeft: o.Annotations[labels.ReleasesLeft],
 	}
 	// A zone with the name of the Node is set by the controller if the base has no zone.
 	n.zone = n.group

@@ -73,12 +73,12 @@ func (w *boardState) baseRow(name string) *BaseRow {
 	b := w.state.Bases.Get(name)
 	n, hasNode := w.nodes[name]
 	if (b == nil || b.Removed) && !hasNode {
-		delete(w.uses, name)
 		return nil
 	}
 	row := &BaseRow{Name: name, Modules: []ModuleOnBase{}, State: events.BaseStateUnknown}
 	if b != nil {
 		row.Identity, row.State, row.Started = b.Identity, b.State(), millis(b.Started)
+		row.Actuator = b.Health
 		for _, m := range b.Modules {
 			row.Modules = append(row.Modules,
 				ModuleOnBase{Name: m.Name, Version: m.Version, State: m.State, Since: millis(m.Since),
@@ -125,18 +125,11 @@ func (w *boardState) addNode(row *BaseRow, n node) {
 		return
 	}
 	var requested int64
-	settled := true
 	for p := range w.state.PodsOn(row.Name) {
-		settled = settled && p.Ready && !p.Deleting
 		requested += w.pods[p.PodKey()].memory
 	}
 	row.MetaspaceMax, row.MetaspaceUsed = n.metaspace, n.metaspace-n.free+requested
-	u := w.uses[row.Name]
-	if u == nil || u.started != row.Started {
-		u = &processUsage{started: row.Started}
-		w.uses[row.Name] = u
-	}
-	row.Leak = u.leak(row, settled, w.flushed)
+	row.ReleasesLeft = n.releasesLeft
 }
 
 // addRun adds the Node and the zone to the row of a base in a recorded run. The name of the set of bases is used as
@@ -250,59 +243,4 @@ func (w *boardState) faultRow(key string) *FaultRow {
 func stepRow(s *events.StepStatus) StepRow {
 	return StepRow{Number: s.Number, Name: s.Name, State: s.State, From: millis(s.From), To: millis(s.To),
 		Message: s.Message}
-}
-
-// processUsage holds the metaspace history of one run of a base process.
-type processUsage struct {
-	started        int64     // start time of the base process
-	modules, names string    // the modules when all modules were last active, with and without their versions
-	since          time.Time // time since when these modules are active; zero while a module is being replaced
-	peak           int       // maximum number of modules that were installed at the same time
-	last           sample    // last metaspace usage with these modules
-	before         map[string]sample
-}
-
-// sample is a metaspace usage in bytes, with the peak of use at that time.
-type sample struct {
-	used int64
-	peak int
-}
-
-// usageDelay is the maximum time between a change of the modules of a base and the new allocatable memory of its Node.
-// The controller reads the metaspace usage every api.HealthInterval, and writes it at most every 30 s.
-const usageDelay = 45 * time.Second
-
-// leak returns the metaspace growth in bytes since the first recorded usage with the same modules, regardless of their
-// versions. It returns 0 if the usage has not grown, or if settled is false: the Pods or modules of the base are
-// changing. It records only usages that the base has reported with these modules.
-//
-// The usage is committed metaspace, which a JVM does not free. It therefore also grows when a base has more modules at
-// the same time than before, for example two versions during a rollout. leak compares only usages with the same peak.
-func (u *processUsage) leak(row *BaseRow, settled bool, now time.Time) int64 {
-	var with, without []string
-	for _, m := range row.Modules {
-		settled = settled && m.State == events.ModuleActivated
-		with, without = append(with, m.Name+":"+m.Version), append(without, m.Name)
-	}
-	modules, names := strings.Join(with, ","), strings.Join(without, ",")
-	if !settled || u.since.IsZero() || modules != u.modules {
-		first, known := u.before[u.names]
-		if !u.since.IsZero() && now.Sub(u.since) >= usageDelay && (!known || first.peak < u.last.peak) {
-			if u.before == nil {
-				u.before = map[string]sample{}
-			}
-			u.before[u.names] = u.last
-		}
-		u.modules, u.names, u.since = modules, names, now
-	}
-	u.peak = max(u.peak, len(row.Modules))
-	if !settled {
-		u.since = time.Time{}
-		return 0
-	}
-	u.last = sample{row.MetaspaceUsed, u.peak}
-	if first, known := u.before[names]; known && first.peak == u.peak && row.MetaspaceUsed > first.used {
-		return row.MetaspaceUsed - first.used
-	}
-	return 0
 }

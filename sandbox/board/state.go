@@ -42,8 +42,6 @@ type boardState struct {
 	// synced reports whether all initial events have been received. Only later events are logged.
 	synced bool
 	found  time.Time // time of the last check for findings
-	// flushed is the time of the last flush.
-	flushed time.Time
 
 	// noDaemon reports whether the board has no daemon and no recorded run. The state of bases is then derived from
 	// Nodes and Pods.
@@ -61,7 +59,6 @@ type boardState struct {
 	processes map[string]ComponentRow // sandbox components by name
 	leases    map[string]time.Time    // expiry times of controller Leases, by holder
 	streams   map[string]streamStats
-	uses      map[string]*processUsage // metaspace history by base name
 	findings  map[string]*finding
 	notices   map[string]NoticeRow
 }
@@ -72,7 +69,7 @@ func newBoardState(b BoardRow) *boardState {
 		pods:      map[string]pod{},
 		workloads: map[string]WorkloadRow{}, revisions: map[string]RevisionRow{}, processes: map[string]ComponentRow{},
 		leases:  map[string]time.Time{},
-		streams: map[string]streamStats{}, uses: map[string]*processUsage{}, findings: map[string]*finding{},
+		streams: map[string]streamStats{}, findings: map[string]*finding{},
 		notices: map[string]NoticeRow{},
 	}
 	w.mark(kindBoard, kindBoard)
@@ -198,7 +195,6 @@ func (w *boardState) notice(about, text string, now time.Time) {
 func (w *boardState) flush(now time.Time) (time.Time, feed.Update) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.flushed = now
 	if now.Sub(w.found) >= findingsInterval {
 		w.found = now
 		w.find(now)

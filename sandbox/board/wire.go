@@ -188,10 +188,12 @@ type BaseRow struct {
 	MetaspaceMax  int64 `json:"metaspaceMax,omitempty"`
 	MetaspaceUsed int64 `json:"metaspaceUsed,omitempty"`
 	Pressure      bool  `json:"pressure,omitempty"`
-	// Leak is the increase of MetaspaceUsed in bytes since the same base process first had the same modules. The
-	// increase for more modules at the same time is excluded. 0 if there is no increase.
-	Leak    int64          `json:"leak,omitempty"`
-	Modules []ModuleOnBase `json:"modules"`
+	// ReleasesLeft is the number of releases after which the base is still not under pressure, or "unlimited" if past
+	// releases left no metaspace behind; empty if it is unknown.
+	ReleasesLeft string `json:"releasesLeft,omitempty"`
+	// Actuator is the status that /actuator/health of the base returns: UP, UNKNOWN or DOWN; empty if it is unknown.
+	Actuator string         `json:"actuator,omitempty"`
+	Modules  []ModuleOnBase `json:"modules"`
 	// Started is the start time of the base process; 0 if unknown.
 	Started int64 `json:"started,omitempty"`
 }

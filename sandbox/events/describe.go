@@ -12,6 +12,9 @@ func (e Event) Describe() (kind, subject, text string) {
 	switch {
 	case e.Base != nil:
 		return "base", e.Base.Base, string(e.Base.Change)
+	case e.Health != nil:
+		h := e.Health
+		return "health", h.Base, fmt.Sprintf("%s, readiness %s, metaspace %s", h.Health, h.Readiness, h.Metaspace)
 	case e.Module != nil:
 		m := e.Module
 		return "module", m.Base, Join(": ", m.String()+" "+transition(m.From, m.State), m.Message)
@@ -43,6 +46,19 @@ func (e Event) Describe() (kind, subject, text string) {
 		return "step", e.Step.Name, Join(": ", string(e.Step.State), e.Step.Message)
 	}
 	return "synced", "", "the current state is complete; changes follow"
+}
+
+// String returns the usage and the limit in MiB. It returns the empty string if the usage is unknown.
+func (m Metaspace) String() string {
+	const mib = 1 << 20
+	switch used := fmt.Sprintf("%.1f", float64(m.Used)/mib); {
+	case m == Metaspace{}:
+		return ""
+	case m.Max < 0:
+		return used + " MiB"
+	default:
+		return fmt.Sprintf("%s/%d MiB", used, m.Max/mib)
+	}
 }
 
 // String returns the kind, the subject and the description of the event. It omits all lines of the description except

@@ -15,6 +15,7 @@ type Event struct {
 	// earlier time at which the object is known to have existed.
 	Time      time.Time       `json:"time"`
 	Base      *BaseEvent      `json:"base,omitempty"`
+	Health    *HealthEvent    `json:"health,omitempty"`
 	Module    *ModuleEvent    `json:"module,omitempty"`
 	Command   *CommandEvent   `json:"command,omitempty"`
 	Pod       *PodEvent       `json:"pod,omitempty"`
@@ -36,6 +37,25 @@ type BaseEvent struct {
 	// Identity is the identity of the base process.
 	Identity string     `json:"identity,omitempty"`
 	Change   BaseChange `json:"change"`
+}
+
+// HealthEvent reports that the health, the readiness or the metaspace usage of a base has changed.
+type HealthEvent struct {
+	Base     string `json:"base"`
+	Identity string `json:"identity,omitempty"`
+	// Health is the status that /actuator/health of the base returns: UP, UNKNOWN or DOWN.
+	Health string `json:"health"`
+	// Readiness is the status that /actuator/health/readiness returns: UP or OUT_OF_SERVICE.
+	Readiness string    `json:"readiness"`
+	Metaspace Metaspace `json:"metaspace"`
+}
+
+// Metaspace is the metaspace usage of a base in bytes. Max is -1 if there is no limit. The zero value means that the
+// usage is unknown.
+type Metaspace struct {
+	Used      int64 `json:"used"`
+	Committed int64 `json:"committed"`
+	Max       int64 `json:"max"`
 }
 
 // ModuleEvent is a state change of a module on a base.
@@ -272,6 +292,8 @@ func (e Event) BaseName() string {
 	switch {
 	case e.Base != nil:
 		return e.Base.Base
+	case e.Health != nil:
+		return e.Health.Base
 	case e.Module != nil:
 		return e.Module.Base
 	case e.Command != nil:

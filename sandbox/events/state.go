@@ -50,6 +50,8 @@ func (s *State) Apply(e Event) {
 	switch {
 	case e.Base != nil:
 		s.applyBase(e.Base, e.Time)
+	case e.Health != nil:
+		s.applyHealth(e.Health)
 	case e.Module != nil:
 		s.applyModule(e.Module, e.Time)
 	case e.Pod != nil:
@@ -113,6 +115,7 @@ func (s *State) applyBase(e *BaseEvent, now time.Time) {
 	switch change {
 	case BaseUp:
 		b.Running, b.Ready, b.Modules, b.Started = true, false, nil, now
+		b.Health, b.Readiness, b.Metaspace = "", "", Metaspace{}
 	case BaseReady:
 		b.Running, b.Ready = true, true
 	case BaseConnected:
@@ -121,8 +124,20 @@ func (s *State) applyBase(e *BaseEvent, now time.Time) {
 		b.Connected = false
 	case BaseDown, BaseRemoved:
 		b.Running, b.Ready, b.Connected, b.Modules = false, false, false, nil
+		b.Health, b.Readiness, b.Metaspace = "", "", Metaspace{}
 		b.Removed = change == BaseRemoved
 	}
+	s.Bases.put(b.Name, &b)
+}
+
+// applyHealth applies a health event. It ignores the event if the base is unknown or its process has ended.
+func (s *State) applyHealth(e *HealthEvent) {
+	before := s.Bases.Get(e.Base)
+	if before == nil || !before.Running {
+		return
+	}
+	b := *before
+	b.Health, b.Readiness, b.Metaspace = e.Health, e.Readiness, e.Metaspace
 	s.Bases.put(b.Name, &b)
 }
 

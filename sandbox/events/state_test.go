@@ -95,6 +95,11 @@ func biz(version string, state ModuleState, since int, own bool) ModuleStatus {
 		Preinstalled: own}
 }
 
+func health(status string) Event {
+	return Event{Health: &HealthEvent{Base: "a", Health: status, Readiness: "UP",
+		Metaspace: Metaspace{Used: 1, Max: 2}}}
+}
+
 func TestState(t *testing.T) {
 	only := func(b BaseStatus) content {
 		b.Name = "a"
@@ -133,6 +138,13 @@ func TestState(t *testing.T) {
 		"base starts": {
 			[]Event{base(BaseUp, "1"), base(BaseConnected, "1"), base(BaseReady, "1")},
 			only(BaseStatus{Identity: "1", Running: true, Connected: true, Ready: true})},
+		"health of a base": {
+			[]Event{base(BaseUp, "1"), health("UNKNOWN"), base(BaseReady, "1"), health("DOWN")},
+			only(BaseStatus{Identity: "1", Running: true, Ready: true, Health: "DOWN", Readiness: "UP",
+				Metaspace: Metaspace{Used: 1, Max: 2}})},
+		"health of a base that has ended": {
+			[]Event{health("UP"), base(BaseUp, "1"), health("UP"), base(BaseDown, "1"), health("UP")},
+			only(BaseStatus{Identity: "1"})},
 		"added base has no process": {[]Event{base(BaseAdded, "1")},
 			only(BaseStatus{Identity: "1"})},
 		"base is disconnected": {[]Event{base(BaseConnected, ""), base(BaseDisconnected, "")},

@@ -49,6 +49,13 @@ type BaseStatus struct {
 	Removed bool
 	// Started is the start time of the base process; zero if it is unknown.
 	Started time.Time
+	// Health is the status that /actuator/health of the base returns: UP, UNKNOWN or DOWN. It is empty if the process
+	// does not exist or the health is unknown.
+	Health string
+	// Readiness is the status that /actuator/health/readiness of the base returns: UP or OUT_OF_SERVICE; empty like
+	// Health.
+	Readiness string
+	Metaspace Metaspace
 	// Modules on the base, sorted by name and version.
 	Modules []ModuleStatus
 }

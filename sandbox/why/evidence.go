@@ -75,7 +75,11 @@ func (v *explainer) ofPlacement() (all []Evidence) {
 	}
 	if len(p.findings) <= shownBases {
 		for _, d := range p.findings {
-			all = append(all, Evidence{About: "bases", Text: baseName(d.base) + ": " + d.text})
+			text := baseName(d.base) + ": " + d.text
+			if d.short == corev1.ResourceMemory || d.state == MetaspacePressure {
+				text += v.releasesLeft(d.base)
+			}
+			all = append(all, Evidence{About: "bases", Text: text})
 		}
 		return all
 	}
@@ -107,6 +111,18 @@ func (v *explainer) ofControllers() (all []Evidence) {
 	return all
 }
 
+// releasesLeft returns the forecast how many more releases a base survives.
+func (v *explainer) releasesLeft(n *corev1.Node) string {
+	left := n.Annotations[labels.ReleasesLeft]
+	switch left {
+	case "":
+		left = v.in(partUnknown, nil)
+	case labels.Unlimited:
+		left = v.in(partUnlimited, nil)
+	}
+	return v.in(partReleasesLeft, args{"left": left})
+}
+
 // ofNode returns the state of the Node to which the Pod is bound, or of the Node that is the target.
 func (v *explainer) ofNode() (all []Evidence) {
 	n := v.Node
@@ -119,6 +135,10 @@ func (v *explainer) ofNode() (all []Evidence) {
 	}
 	if free, shown := n.Status.Allocatable[corev1.ResourceMemory]; shown && workload.IsBase(n) {
 		text += v.in(partAllocatable, args{"free": amount(corev1.ResourceMemory, free)})
+	}
+	if n.Annotations[labels.ReleasesLeft] != "" ||
+		nodeCondition(n, corev1.NodeMemoryPressure).Status == corev1.ConditionTrue {
+		text += v.releasesLeft(n)
 	}
 	all = append(all, Evidence{About: "base", Text: text})
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, api.ConditionObserved,

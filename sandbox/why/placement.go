@@ -36,7 +36,7 @@ type finding struct {
 	group string              // the same for all bases that fail for the same reason
 	unmet []string            // for checkLabels: label keys of the unmet requirements
 	taint corev1.Taint        // for checkTaints: the taint that is not tolerated
-	state Reason              // for checkState: BasesNotReady, BaseCordoned or BaseLeaving
+	state Reason              // for checkState: BasesNotReady, BaseCordoned, BaseLeaving or MetaspacePressure
 	short corev1.ResourceName // for checkRoom: the insufficient resource
 }
 
@@ -113,6 +113,8 @@ func (v *explainer) compare(p *placement, n *corev1.Node, requirements []require
 		d.state, d.group = BasesNotReady, v.in(partNotReady, nil)
 		d.text = v.in(partNotReadyBecause,
 			args{"message": cmp.Or(sentence(c.Message), c.Reason, v.in(partNotReported, nil))})
+	case p.constraints.UnderMemoryPressure(n):
+		d.state, d.group = MetaspacePressure, v.in(partMemoryPressure, nil)
 	default:
 		d.check, d.group = checkFits, v.in(fits, nil)
 	}

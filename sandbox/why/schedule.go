@@ -178,7 +178,7 @@ func environments(p *corev1.Pod) (values []string) {
 	return values
 }
 
-// unavailable explains a Pod whose matching bases are cordoned or not Ready.
+// unavailable explains a Pod whose matching bases are cordoned, not Ready or under memory pressure.
 func unavailable(v *explainer) *Answer {
 	p := v.placementOfPod()
 	first := p.decisive[0]
@@ -190,6 +190,9 @@ func unavailable(v *explainer) *Answer {
 		return v.answer(msgBasesNotObserved, a)
 	case p.all(BaseCordoned):
 		return v.answer(msgBasesCordoned, a)
+	case p.all(MetaspacePressure):
+		a["message"] = sentence(nodeCondition(first.base, corev1.NodeMemoryPressure).Message)
+		return v.answer(msgMetaspacePressure, a)
 	case p.all(BaseLeaving):
 		return v.answer(msgBasesLeaving, a)
 	}

@@ -172,6 +172,12 @@ var situations = []situation{
 		s.OnBases = []corev1.Pod{*pod(on(1), requests("50Mi")),
 			*pod(on(1), requests("90Mi"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}
 	}), want: why.NoFreeMetaspace, names: []string{"60 Mi", "50 Mi on base-1"}},
+	{name: "memory pressure", snapshot: ofPod(pod(), bases(base(1, "base", "1.0.0",
+		nodeState(corev1.NodeMemoryPressure, corev1.ConditionTrue, "MetaspaceAboveThreshold", "more than 90%"),
+		func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints,
+				corev1.Taint{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule})
+		}))), want: why.MetaspacePressure, names: []string{"base-1", "90%"}},
 	{name: "too few CPUs", snapshot: ofPod(pod(func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
 	})), want: why.NoFreeResources, names: []string{"8 of cpu", "4 on base-1"}},
@@ -748,5 +754,38 @@ func TestReasonTextsCoverAllReasons(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("reasons with a text (-want +got):\n%s", diff)
+	}
+}
+
+// TestReleasesLeft checks that the evidence contains the forecast for each base whose metaspace matters.
+func TestReleasesLeft(t *testing.T) {
+	pressure := nodeState(corev1.NodeMemoryPressure, corev1.ConditionTrue, "MetaspaceAboveThreshold", "")
+	taint := func(n *corev1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints,
+			corev1.Taint{Key: corev1.TaintNodeMemoryPressure, Effect: corev1.TaintEffectNoSchedule})
+	}
+	left := func(n string) func(*corev1.Node) {
+		return func(node *corev1.Node) { node.Annotations[labels.ReleasesLeft] = n }
+	}
+	for name, tc := range map[string]struct {
+		snapshot *why.Snapshot
+		want     string
+	}{
+		"base":            {ofNode(base(1, "base", "1.0.0", left("7"))), "releases left: 7"},
+		"no history":      {ofNode(base(1, "base", "1.0.0")), ""},
+		"memory pressure": {ofNode(base(1, "base", "1.0.0", pressure)), "releases left: unknown"},
+		"nothing is left": {ofNode(base(1, "base", "1.0.0", left(labels.Unlimited))), "releases left: unlimited"},
+		"Pod without space": {ofPod(pod(requests("160Mi")), bases(base(1, "base", "1.0.0", left("7")))),
+			"releases left: 7"},
+		"Pod and pressure": {ofPod(pod(), bases(base(1, "base", "1.0.0", pressure, taint, left("0")))),
+			"releases left: 0"},
+	} {
+		var text strings.Builder
+		for _, e := range why.Explain(tc.snapshot, now).Evidence {
+			text.WriteString(e.Text + "\n")
+		}
+		if got := text.String(); !strings.Contains(got, tc.want) || tc.want == "" && strings.Contains(got, "releases") {
+			t.Errorf("%s: the evidence lacks %q:\n%s", name, tc.want, got)
+		}
 	}
 }

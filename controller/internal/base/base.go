@@ -55,6 +55,7 @@ type Snapshot struct {
 	// answer; zero before the first answer.
 	Health   arklet.Health
 	HealthAt time.Time
+	Growth   Growth
 	// Modules is the last module list, sorted by name. It is nil before the first list, and empty if the base has no
 	// modules.
 	Modules []arklet.Biz
@@ -109,6 +110,7 @@ type record struct {
 
 	health     arklet.Health
 	healthAt   time.Time
+	growth     growthTracker
 	modules    []arklet.Biz
 	listed     bool
 	listedAt   time.Time
@@ -133,8 +135,8 @@ type record struct {
 
 func (r *record) snapshot() Snapshot {
 	s := Snapshot{Info: r.info, Liveness: r.liveness, LastSeen: r.lastSeen, Observed: r.observed, Adopted: r.adopted,
-		NeedsHeartbeat: !r.heartbeatRequired.IsZero(), Health: r.health, HealthAt: r.healthAt, ListedAt: r.listedAt,
-		ListReceivedAt: r.heardAt}
+		NeedsHeartbeat: !r.heartbeatRequired.IsZero(), Health: r.health, HealthAt: r.healthAt, Growth: r.growth.growth,
+		ListedAt: r.listedAt, ListReceivedAt: r.heardAt}
 	if r.listed {
 		s.Modules = r.modules
 	}

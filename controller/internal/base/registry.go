@@ -291,7 +291,7 @@ func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
 	}
 	changes := r.touch(b)
 	if !b.healthAt.IsZero() && h.RunTime < b.health.RunTime {
-		b.nextList = r.opts.Clock.Now()
+		b.nextList, b.growth = r.opts.Clock.Now(), growthTracker{}
 		changes = append(changes, Change{Kind: Restarted, Identity: from.Identity})
 	}
 	before := b.health
@@ -299,6 +299,9 @@ func (r *Registry) SetHealth(from tunnel.Origin, h arklet.Health) {
 	b.health, b.healthAt = h, r.opts.Clock.Now()
 	if (before.State == arklet.StateDeactivated) != (h.State == arklet.StateDeactivated) {
 		changes = append(changes, Change{Kind: InfoChanged, Identity: from.Identity})
+	}
+	if b.listed {
+		b.growth.measured(h.MetaspaceUsed, b.modules)
 	}
 	before.RunTime, h.RunTime = 0, 0
 	if first || before != h {
@@ -341,6 +344,9 @@ func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 	names := changedNames(b.modules, list)
 	if len(names) > 0 || !b.listed {
 		changes = append(changes, Change{Kind: ModulesChanged, Identity: from.Identity, Names: names})
+	}
+	if b.listed {
+		b.growth.listed(b.modules, list)
 	}
 	if list == nil {
 		list = []arklet.Biz{} // no modules; nil means unknown

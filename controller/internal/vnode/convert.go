@@ -206,6 +206,9 @@ func (s Settings) Node(b base.Snapshot, requested int64, oldNode *corev1.Node, n
 	if len(b.Labels) > 0 || oldNode != nil && oldNode.Annotations[labels.ReportedLabels] != "" {
 		n.Annotations[labels.ReportedLabels] = strings.Join(slices.Sorted(maps.Keys(b.Labels)), ",")
 	}
+	if left := releasesLeft(b); left != "" || oldNode != nil && oldNode.Annotations[labels.ReleasesLeft] != "" {
+		n.Annotations[labels.ReleasesLeft] = left
+	}
 	n.Status.Capacity, n.Status.Allocatable = resources(b, requested)
 	var old []corev1.NodeCondition
 	if oldNode != nil {
@@ -260,6 +263,24 @@ func resources(b base.Snapshot, requested int64) (capacity, allocatable corev1.R
 	capacity[corev1.ResourceMemory] = *resource.NewQuantity(limit/1024*1024, resource.BinarySI)
 	allocatable[corev1.ResourceMemory] = *resource.NewQuantity(max(free/mebibyte*mebibyte, 0), resource.BinarySI)
 	return capacity, allocatable
+}
+
+// releasesLeft returns the number of releases after which the base is still not under memory pressure, if each release
+// leaves as much metaspace behind as the past releases. It returns labels.Unlimited if they left nothing behind, and
+// the empty string if the number is unknown. The committed metaspace includes the space for two versions during a
+// release.
+func releasesLeft(b base.Snapshot) string {
+	limit := int64(memoryPressureAt * float64(b.Health.MetaspaceMax))
+	switch g := b.Growth; {
+	case limit > 0 && inUse(b) > limit:
+		return "0"
+	case g.Releases == 0 || limit <= 0:
+		return ""
+	case g.Bytes == 0:
+		return labels.Unlimited
+	default:
+		return strconv.FormatInt((limit-inUse(b))*int64(g.Releases)/g.Bytes, 10)
+	}
 }
 
 // inUse returns the committed metaspace in bytes. The metaspace limit of the JVM applies to committed memory.

@@ -159,6 +159,36 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestReleasesLeft checks the forecast that the Node of a base shows.
+func TestReleasesLeft(t *testing.T) {
+	const mb = 1 << 20
+	old := settings.Node(aBase(), 0, nil, noon)
+	old.Annotations[labels.ReleasesLeft] = "9"
+	for _, c := range []struct {
+		name             string
+		growth           base.Growth
+		committed, limit int64
+		want             string
+	}{
+		{"no history", base.Growth{}, 60 * mb, 100 * mb, ""},
+		{"nothing left behind", base.Growth{Releases: 3}, 60 * mb, 100 * mb, labels.Unlimited},
+		{"4 MiB for each release", base.Growth{Bytes: 8 * mb, Releases: 2}, 60 * mb, 100 * mb, "7"}, // 88 MiB
+		{"under pressure", base.Growth{Bytes: 8 * mb, Releases: 2}, 91 * mb, 100 * mb, "0"},
+		{"under pressure, without a history", base.Growth{}, 91 * mb, 100 * mb, "0"},
+		{"no limit", base.Growth{Bytes: 8 * mb, Releases: 2}, 60 * mb, -1, ""},
+	} {
+		b := aBase()
+		b.Growth = c.growth
+		b.Health = arklet.Health{MetaspaceUsed: 50 * mb, MetaspaceCommitted: c.committed, MetaspaceMax: c.limit}
+		if got := settings.Node(b, 0, old, noon).Annotations[labels.ReleasesLeft]; got != c.want {
+			t.Errorf("%s: releases left %q, want %q", c.name, got, c.want)
+		}
+	}
+	if got, shown := settings.Node(aBase(), 0, nil, noon).Annotations[labels.ReleasesLeft]; shown {
+		t.Errorf("a Node without a forecast has the annotation %q", got)
+	}
+}
+
 func TestConditions(t *testing.T) {
 	cases := []struct {
 		name                    string

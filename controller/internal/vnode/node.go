@@ -170,9 +170,12 @@ func withForeign(want, existing corev1.NodeStatus) corev1.NodeStatus {
 // interval limits the writes, because each install changes the allocatable memory.
 const memoryInterval = 30 * time.Second
 
-// withMemory returns a copy of a Node with the memory resources of another Node.
+// withMemory returns a copy of a Node with the memory resources and the forecast of another Node.
 func withMemory(n, other *corev1.Node) *corev1.Node {
 	n = n.DeepCopy()
+	if left := other.Annotations[labels.ReleasesLeft]; left != "" { // the first forecast is written immediately
+		n.Annotations[labels.ReleasesLeft] = left
+	}
 	for _, of := range [][2]corev1.ResourceList{{n.Status.Capacity, other.Status.Capacity},
 		{n.Status.Allocatable, other.Status.Allocatable}} {
 		if memory, shown := of[1][corev1.ResourceMemory]; shown {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/fakebase/rpc"
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/fault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/apifault"
 	"github.com/koupleless/koupsandbox/sandbox/internal/broker"
@@ -85,6 +86,13 @@ type Base struct {
 	// Running reports whether the base process is running. Ready reports whether the base has finished starting.
 	Running bool `json:"running"`
 	Ready   bool `json:"ready"`
+	// Health is the status that /actuator/health of the base returns: UP, UNKNOWN or DOWN; empty if the base does not
+	// run. Metaspace is its metaspace usage.
+	Health    string           `json:"health,omitempty"`
+	Metaspace events.Metaspace `json:"metaspace,omitzero"`
+	// ReleasesLeft is the number of releases after which the Node of the base is still not under memory pressure, or
+	// "unlimited" if past releases left no metaspace behind; empty if it is unknown.
+	ReleasesLeft string `json:"releasesLeft,omitempty"`
 	// Reason is the error if the base process exited unexpectedly; otherwise it is empty.
 	Reason string `json:"reason,omitempty"`
 	// Connected reports whether the base is connected to the broker. With the HTTP tunnel, it reports whether the

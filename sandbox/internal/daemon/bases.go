@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 	"github.com/koupleless/koupsandbox/sandbox/internal/nodes"
@@ -226,6 +227,8 @@ func (s *assembly) describe(members []*fleet.Member) []control.Base {
 			Identity: now.Identity, HostName: m.HostName, Group: m.Group, Tunnel: m.Tunnel, Runtime: m.Runtime,
 			IP: m.IP(), Name: now.Name, Version: now.Version,
 			Running: now.Running, Ready: now.Ready, Connected: s.fleet.Connected(m), WebAddr: now.WebAddr,
+			Health: now.Health, Metaspace: events.Metaspace(now.Metaspace),
+			ReleasesLeft: s.nodes.ReleasesLeft(now.Identity),
 		}
 		for _, f := range m.Base.Faults() {
 			if f.Ended == "" {

@@ -82,7 +82,16 @@ func (s *subscriber) processEvents(m *fleet.Member, now time.Time, v fleet.BaseS
 					Base: &events.BaseEvent{Base: s.baseName(m), Identity: v.Identity, Change: state.change}})
 		}
 	}
+	if v.Running {
+		list = append(list, s.healthEvent(m, fakebase.Event{Time: now, Identity: v.Identity, Health: v.Health,
+			Readiness: v.Readiness, Metaspace: v.Metaspace}))
+	}
 	return list
+}
+
+func (s *subscriber) healthEvent(m *fleet.Member, e fakebase.Event) events.Event {
+	return events.Event{Time: e.Time, Health: &events.HealthEvent{Base: s.baseName(m), Identity: e.Identity,
+		Health: e.Health, Readiness: e.Readiness, Metaspace: events.Metaspace(e.Metaspace)}}
 }
 
 // These maps convert the event kinds and states of package fakebase to those of package events.
@@ -104,7 +113,12 @@ var (
 
 // OnEvent reports an event of a base.
 func (s *subscriber) OnEvent(m *fleet.Member, e fakebase.Event) {
-	if e.Kind != fakebase.EventBiz {
+	switch e.Kind {
+	case fakebase.EventBiz:
+	case fakebase.EventHealth:
+		s.Put(s.healthEvent(m, e))
+		return
+	default:
 		s.Put(events.Event{Time: e.Time,
 			Base: &events.BaseEvent{Base: s.baseName(m), Identity: e.Identity, Change: baseChanges[e.Kind]}})
 		return

@@ -59,6 +59,8 @@ func lineOf(e events.Event) string {
 	switch {
 	case e.Base != nil:
 		kind, rest = "base", string(e.Base.Change)
+	case e.Health != nil:
+		kind, rest = "health", e.Health.Health
 	case e.Module != nil:
 		kind, rest = "module", events.Join(" ", string(e.Module.State), e.Module.Name)
 	case e.Command != nil:
@@ -115,7 +117,8 @@ func TestWatchGroup(t *testing.T) {
 	s := b.watch(control.WatchRequest{Group: "g"})
 	all := b.watch(control.WatchRequest{})
 	want := []string{"component running broker", "component running module-controller",
-		"base old-1 up", "base old-1 ready", "base old-1 connected", "fault old-1 set fault-1 latency", "synced"}
+		"base old-1 up", "base old-1 ready", "base old-1 connected", "health old-1 UP",
+		"fault old-1 set fault-1 latency", "synced"}
 	if diff := cmp.Diff(want, s.until("synced")); diff != "" {
 		t.Errorf("initial snapshot (-want +got):\n%s", diff)
 	}
@@ -152,9 +155,10 @@ func TestWatchGroup(t *testing.T) {
 	got = append(got, s.until("base web-1 removed")...)
 	// old-1 disconnects and reconnects with the broker
 	got = slices.DeleteFunc(got, func(line string) bool { return strings.HasPrefix(line, "base old-1") })
-	want = []string{"fault old-1 set full error", "base web-1 up", "base web-1 ready", "base web-1 connected",
-		"module web-1 RESOLVED biz1", "module web-1 ACTIVATED biz1", "command web-1 installBiz biz1",
-		"module web-1 DEACTIVATED biz1", "module web-1 STOPPED biz1", "module web-1 biz1",
+	want = []string{"fault old-1 set full error", "base web-1 up", "health web-1 UNKNOWN", "health web-1 UP",
+		"base web-1 ready", "base web-1 connected", "module web-1 RESOLVED biz1", "module web-1 ACTIVATED biz1",
+		"health web-1 UP", "command web-1 installBiz biz1", // the metaspace usage has changed
+		"module web-1 DEACTIVATED biz1", "module web-1 STOPPED biz1", "module web-1 biz1", "health web-1 UP",
 		"component paused broker", "component running broker", "component exited broker", "component running broker",
 		"component exited module-controller", "base web-1 down", "base web-1 removed"}
 	if diff := cmp.Diff(want, got); diff != "" {

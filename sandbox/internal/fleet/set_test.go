@@ -409,8 +409,8 @@ func TestWatch(t *testing.T) {
 	remove(t, b, fleet.Selection{Group: "g"})
 	want := map[string][]string{
 		"g-old-1": {"snapshot started true running true connected true faults 1", "disconnected", "down", "removed"},
-		"g-web-1": {"snapshot started false running false connected false faults 0", "up", "ready", "connected",
-			"fault set", "down", "removed"},
+		"g-web-1": {"snapshot started false running false connected false faults 0", "up", "health", "health", "ready",
+			"connected", "fault set", "down", "removed"},
 	}
 	d.mu.Lock()
 	if lines := d.lines["g-old-1"]; len(lines) == 3 { // the base ended before it noticed the disconnection

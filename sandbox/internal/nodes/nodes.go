@@ -58,6 +58,8 @@ type nodeState struct {
 	name  string
 	ready bool
 	held  bool // whether the bundled controller manages the Node
+	// releasesLeft is the annotation labels.ReleasesLeft.
+	releasesLeft string
 	// commands is the host:port at which a base with the HTTP tunnel accepts commands. It is empty for other bases.
 	commands string
 }
@@ -99,6 +101,9 @@ func stripNode(o any) (any, error) {
 	if holder := node.Annotations[labels.Holder]; holder != "" {
 		stripped.Annotations = map[string]string{labels.Holder: holder, labels.Fence: node.Annotations[labels.Fence]}
 	}
+	if left := node.Annotations[labels.ReleasesLeft]; left != "" {
+		metav1.SetMetaDataAnnotation(&stripped.ObjectMeta, labels.ReleasesLeft, left)
+	}
 	if port := node.Labels[labels.TunnelPort]; port != "" {
 		stripped.Labels = map[string]string{labels.TunnelPort: port}
 		stripped.Status.Addresses = node.Status.Addresses
@@ -121,7 +126,8 @@ func (n *Watcher) onUpdate(o any) {
 	if !ok {
 		return
 	}
-	s := nodeState{name: node.Name, held: node.Annotations[labels.Holder] != ""}
+	s := nodeState{name: node.Name, held: node.Annotations[labels.Holder] != "",
+		releasesLeft: node.Annotations[labels.ReleasesLeft]}
 	for _, a := range node.Status.Addresses {
 		if port := node.Labels[labels.TunnelPort]; port != "" && a.Type == corev1.NodeInternalIP {
 			s.commands = net.JoinHostPort(a.Address, port)
@@ -164,6 +170,13 @@ func (n *Watcher) NodeOf(identity string) (name string, ready bool) {
 	defer n.mu.Unlock()
 	s := n.nodes[identity]
 	return s.name, s.ready
+}
+
+// ReleasesLeft returns the annotation labels.ReleasesLeft of the Node of a base; empty if the forecast is unknown.
+func (n *Watcher) ReleasesLeft(identity string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.nodes[identity].releasesLeft
 }
 
 // AcceptsCommands reports whether a base accepts HTTP commands at addr, a host:port, according to the Node of the

@@ -214,6 +214,8 @@ func (b *laneBuilder) observe(e events.Event) {
 	switch {
 	case e.Base != nil:
 		b.base(e.Base, e.Time, base, b.state.Bases.Get(name))
+	case e.Health != nil:
+		b.life(b.state.Bases.Get(name), e.Time)
 	case e.Module != nil:
 		b.module(e.Module, e.Time, b.state.Bases.Get(name))
 	case e.Command != nil:
@@ -248,8 +250,23 @@ func (b *laneBuilder) base(e *events.BaseEvent, now time.Time, before, base *eve
 			b.close(moduleKey(e.Base, m.ModuleRef), now)
 		}
 	}
-	key := laneKey{laneBase, e.Base}
-	b.span(spanKey{key, rowLife, e.Base}).change(now, string(base.State()), e.Identity)
+	b.life(base, now)
+}
+
+// life adds the state and the health of a base to its lane. A nil base is ignored.
+func (b *laneBuilder) life(base *events.BaseStatus, now time.Time) {
+	if base == nil {
+		return
+	}
+	state, health := string(base.State()), ""
+	if base.Health != "" && base.Health != "UP" {
+		health = "health " + base.Health
+	}
+	if base.Health == "DOWN" && base.State() == events.BaseStateReady {
+		state = "unhealthy"
+	}
+	key := laneKey{laneBase, base.Name}
+	b.span(spanKey{key, rowLife, base.Name}).change(now, state, events.Join("; ", base.Identity, health))
 }
 
 func moduleKey(base string, m events.ModuleRef) spanKey {

@@ -39,6 +39,9 @@ func TestLanes(t *testing.T) {
 	base := func(ms int, change events.BaseChange) events.Event {
 		return events.Event{Time: at(ms), Base: &events.BaseEvent{Base: "base-1", Change: change}}
 	}
+	health := func(ms int, status string) events.Event {
+		return events.Event{Time: at(ms), Health: &events.HealthEvent{Base: "base-1", Health: status}}
+	}
 	module := func(ms int, version string, state events.ModuleState) events.Event {
 		return events.Event{Time: at(ms),
 			Module: &events.ModuleEvent{Base: "base-1", ModuleRef: events.ModuleRef{Name: "stock", Version: version},
@@ -67,6 +70,14 @@ func TestLanes(t *testing.T) {
 			"base base-1", "life[0] base-1 () 0-5 starting", "life[0] base-1 () 5-7 disconnected",
 			"life[0] base-1 () 7-20 ready",
 			"life[0] base-1 () 20-30 disconnected", "life[0] base-1 () 30-50 ready", "life[0] base-1 () 50-100 down",
+		}},
+		{"a base is unhealthy", []events.Event{
+			base(0, "up"), health(0, "UNKNOWN"), base(5, "ready"), base(5, "connected"), health(5, "UP"),
+			health(20, "DOWN"), health(30, "UP"), base(50, "down"),
+		}, []string{
+			"base base-1", "life[0] base-1 () 0-5 starting health UNKNOWN", "life[0] base-1 () 5-20 ready",
+			"life[0] base-1 () 20-30 unhealthy health DOWN", "life[0] base-1 () 30-50 ready",
+			"life[0] base-1 () 50-100 down",
 		}},
 		{"a version replaces another", []events.Event{
 			module(0, "1", "ACTIVATED"), module(10, "2", "RESOLVED"), module(20, "2", "ACTIVATED"),

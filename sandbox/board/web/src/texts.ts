@@ -99,8 +99,11 @@ export const texts = {
   metaspace: ["Metaspace", "元空间"],
   rises: ["rises", "上升"],
   falls: ["falls", "下降"],
-  leak: ["leak?", "泄漏?"],
-  leakHint: ["{size} more in use than earlier with the same modules: releases leave data behind", "与之前安装相同模块时相比多占用 {size}:发布后有残留"],
+  releasesLeft: ["Releases left", "剩余发布次数"],
+  nReleasesLeft: ["{n|release|releases} left", "还可发布 {n} 次"],
+  releasesLeftHint: ["Releases leave metaspace behind: forecast of the releases before memory pressure", "发布后元空间有残留:预计内存压力出现前还可发布的次数"],
+  unlimited: ["unlimited: past releases left nothing behind", "不限:此前的发布没有残留"],
+  health: ["Health", "健康状态"],
   used: ["{used} of {max} in use", "已用 {used} / {max}"],
 
   // Modules.
@@ -234,7 +237,7 @@ export const texts = {
   l_serves: ["version active, Pod Ready", "版本服务中,Pod 就绪"],
   l_installing: ["being installed, Pod not Ready", "安装中,Pod 未就绪"],
   l_deactivated: ["deactivated", "已停用"],
-  l_broken: ["broken, no endpoint ready", "损坏,无就绪端点"],
+  l_broken: ["health DOWN, broken, no endpoint ready", "健康状态 DOWN,损坏,无就绪端点"],
   l_terminating: ["Pod terminating", "Pod 终止中"],
   l_pending: ["Pod pending", "Pod 等待中"],
   l_component: ["component running, all endpoints ready", "组件运行中,端点全部就绪"],

@@ -93,7 +93,8 @@ export interface BaseRow {
   metaspaceMax?: number;
   metaspaceUsed?: number;
   pressure?: boolean;
-  leak?: number;
+  releasesLeft?: string;
+  actuator?: string;
   modules: ModuleOnBase[];
   started?: number;
 }

@@ -57,9 +57,10 @@ func data(pods ...any) expr.Data {
 		"nodes":   []any{},
 		"bases": map[string]any{
 			"base-1": expr.Base{Set: "base", Index: 1, Version: "1.0.0",
-				BaseStatus: events.BaseStatus{Ready: true, Modules: []events.ModuleStatus{
-					{ModuleRef: events.ModuleRef{Name: "biz1", Version: "2.0"}, State: events.ModuleActivated},
-				}}}.Value(),
+				BaseStatus: events.BaseStatus{Ready: true, Health: "UP", Metaspace: events.Metaspace{Used: 9, Max: 10},
+					Modules: []events.ModuleStatus{
+						{ModuleRef: events.ModuleRef{Name: "biz1", Version: "2.0"}, State: events.ModuleActivated},
+					}}}.Value(),
 			"base-2": expr.Base{Set: "base", Index: 2, Version: "1.0.0",
 				BaseStatus: events.BaseStatus{Ready: true}}.Value(),
 		},
@@ -102,6 +103,8 @@ func TestConditions(t *testing.T) {
 			expr.Result{Value: true}, []string{"pods"}},
 		{`bases["base-1"].modules.exists(m, m.name == "biz1" && m.version == vars.version)`, nil,
 			expr.Result{Value: true}, []string{"bases", "vars", "vars.version"}},
+		{`bases["base-1"].health == "UP" && bases["base-1"].metaspace.used < bases["base-1"].metaspace.max`, nil,
+			expr.Result{Value: true}, []string{"bases"}},
 		{`bases.all(name, bases[name].ready)`, nil, expr.Result{Value: true}, []string{"bases"}},
 		{`bases.all(name, b, b.set == "base" && b.index > 0)`, nil, expr.Result{Value: true}, []string{"bases"}},
 		{`traffic.traffic.lost == 1 && traffic["traffic"].reset == 1 && traffic.traffic.versions["2.0"] == 9`, nil,

@@ -23,6 +23,7 @@ const (
 	outputsType = "koupsandbox.outputs"
 	baseType    = "koupsandbox.base"
 	moduleType  = "koupsandbox.module"
+	useType     = "koupsandbox.metaspace"
 	streamType  = "koupsandbox.stream"
 )
 
@@ -35,7 +36,9 @@ var (
 		"set": cel.StringType, "index": cel.IntType, "identity": cel.StringType, "version": cel.StringType,
 		"running":   cel.BoolType,
 		"connected": cel.BoolType, "ready": cel.BoolType, "modules": cel.ListType(types.NewObjectType(moduleType)),
+		"health": cel.StringType, "readiness": cel.StringType, "metaspace": types.NewObjectType(useType),
 	}
+	useFields    = map[string]*cel.Type{"used": cel.IntType, "committed": cel.IntType, "max": cel.IntType}
 	moduleFields = map[string]*cel.Type{"name": cel.StringType, "version": cel.StringType, "state": cel.StringType}
 	streamFields = func() map[string]*cel.Type {
 		fields := map[string]*cel.Type{
@@ -86,7 +89,10 @@ func (b Base) Value() map[string]any {
 		modules[i] = map[string]any{"name": m.Name, "version": m.Version, "state": string(m.State)}
 	}
 	return map[string]any{"set": b.Set, "index": int64(b.Index), "identity": b.Identity, "version": b.Version,
-		"running": b.Running, "connected": b.Connected, "ready": b.Ready, "modules": modules}
+		"running": b.Running, "connected": b.Connected, "ready": b.Ready, "modules": modules, "health": b.Health,
+		"readiness": b.Readiness,
+		"metaspace": map[string]any{"used": b.Metaspace.Used, "committed": b.Metaspace.Committed,
+			"max": b.Metaspace.Max}}
 }
 
 // Stream returns the data of a stream of requests. In the scope Condition, the data are the value of traffic.NAME. In
@@ -117,7 +123,7 @@ func newProvider(static Static) (*provider, error) {
 	}
 	p := &provider{Registry: registry, fields: map[string]map[string]*cel.Type{
 		varsType: {}, matrixType: {}, outputsType: {}, runType: runFields, baseType: baseFields,
-		moduleType: moduleFields, streamType: streamFields,
+		moduleType: moduleFields, useType: useFields, streamType: streamFields,
 	}}
 	for name, value := range static.Vars {
 		p.fields[varsType][name] = typeOf(value)

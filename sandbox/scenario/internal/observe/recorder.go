@@ -126,7 +126,7 @@ func (w *Recorder) AddEvent(e events.Event) {
 func (w *Recorder) announce(e events.Event) {
 	switch {
 	case e.Step != nil: // a step event does not change the state
-	case e.Base != nil, e.Module != nil:
+	case e.Base != nil, e.Health != nil, e.Module != nil:
 		w.notifyWatchers(topicBases, e.String())
 	case e.Request != nil:
 		w.notifyWatchers(topicTraffic, e.String())

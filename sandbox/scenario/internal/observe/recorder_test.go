@@ -139,10 +139,14 @@ func TestBases(t *testing.T) {
 		ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}, State: "ACTIVATED"}})
 	note(events.Event{Module: &events.ModuleEvent{Base: "base-1",
 		ModuleRef: events.ModuleRef{Name: "stock", Version: "1"}}})
+	note(events.Event{Health: &events.HealthEvent{Base: "base-1", Health: "UP", Readiness: "OUT_OF_SERVICE",
+		Metaspace: events.Metaspace{Used: 1, Committed: 2, Max: 3}}})
 	up := map[string]any{"base-1": map[string]any{
 		"set": "base", "index": int64(1), "identity": "id-1", "version": "1.0.0", "running": true, "connected": true,
 		"ready":   true,
 		"modules": []any{map[string]any{"name": "stock", "version": "2", "state": "ACTIVATED"}},
+		"health":  "UP", "readiness": "OUT_OF_SERVICE",
+		"metaspace": map[string]any{"used": int64(1), "committed": int64(2), "max": int64(3)},
 	}}
 	look := func(want any) {
 		t.Helper()
@@ -156,6 +160,8 @@ func TestBases(t *testing.T) {
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Identity: "id-1", Change: events.BaseDown}})
 	down := up["base-1"].(map[string]any)
 	down["running"], down["connected"], down["ready"], down["modules"] = false, false, false, []any{}
+	down["health"], down["readiness"] = "", ""
+	down["metaspace"] = map[string]any{"used": int64(0), "committed": int64(0), "max": int64(0)}
 	look(up)
 	w.RemoveBases("base-1")
 	note(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: events.BaseDown}}) // a late event

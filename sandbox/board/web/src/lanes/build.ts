@@ -1,6 +1,7 @@
 import type { BaseRow, LogEntry, ModuleOnBase, PodRow, StreamRow } from "../wire";
 import type { History, Track } from "../state/history";
 import type { Logbook } from "../state/logbook";
+import { healthWord } from "../state/derive";
 import { compareNames } from "./look";
 import type { VersionNumbers } from "./look";
 import { Rows } from "./model";
@@ -135,7 +136,10 @@ function spans<R>(track: Track<R>, visit: (row: R, from: number, last: Bar | und
 }
 
 function life(rows: Rows, name: string, track: Track<BaseRow>): void {
-  spans(track, (row, from, last) => rows.turn("life", last, bar(from, row.state, -1, name, row.reason ?? "", ["base", name])));
+  spans(track, (row, from, last) => {
+    const state = row.state === "ready" && row.actuator === "DOWN" ? "unhealthy" : row.state;
+    return rows.turn("life", last, bar(from, state, -1, name, [healthWord(row), row.reason].filter((s) => s).join("; "), ["base", name]));
+  });
   let node: Bar | undefined;
   for (let i = 0; i < track.times.length; i++) {
     const state = track.rows[i]?.nodeState;

@@ -27,6 +27,7 @@ export function lookOf(c: Colours, thing: Thing, state: string, version: number)
       return {
         ready: [c.good, "solid"], starting: [c.busy, "hatched"],
         disconnected: [c.warn, "solid"], down: [c.bad, "hatched"],
+        unhealthy: [c.bad, "solid"], // the process is ready, and its health is DOWN
       }[state] as Look | undefined ?? [c.none, "pale"];
     case "node":
       return [state === "Ready" ? c.good : c.warn, "solid"];

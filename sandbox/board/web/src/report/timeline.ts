@@ -15,7 +15,7 @@ const LEGEND: readonly (readonly [Thing, string, string])[] = [
   ["life", "ready", "process ready, Node Ready"], ["life", "starting", "starting"],
   ["life", "disconnected", "disconnected, Node not Ready"], ["life", "down", "process down or exited, no endpoints"],
   ["module", "ACTIVATED", "version serves, Pod Ready"], ["module", "RESOLVED", "being installed, Pod not Ready"], ["module", "DEACTIVATED", "deactivated"],
-  ["module", "BROKEN", "broken, no endpoint ready, step failed, request lost"], ["pod", "pending", "Pod pending, step skipped"], ["pod", "terminating", "Pod terminating"],
+  ["module", "BROKEN", "health DOWN, broken, no endpoint ready, step failed, request lost"], ["pod", "pending", "Pod pending, step skipped"], ["pod", "terminating", "Pod terminating"],
   ["process", "running", "component running, step passed, all endpoints ready"], ["process", "paused", "component paused, fault set"], ["endpoints", "some", "some endpoints ready"],
 ];
 

@@ -77,6 +77,9 @@ export function* versionsOf(world: World): Iterable<string> {
   for (const w of world.workload.values()) for (const m of w.modules) yield m.version;
 }
 
+// healthWord returns the health that the actuator of a base reports, if it is not UP.
+export const healthWord = (b: BaseRow): string => (b.actuator && b.actuator !== "UP" ? `health ${b.actuator}` : "");
+
 export interface Trend {
   // share is the used part of the metaspace, 0 to 1; change is its change over the last five minutes.
   share: number;

@@ -192,6 +192,7 @@ function BaseDetails({ name, frame }: { name: string; frame: Frame }): JSX.Eleme
       <Fields list={[
         [t("state"), <span><Dot health={b.health} /> {stateWord(b)}{b.reason ? `: ${b.reason}` : ""}</span>],
         [t("metaspace"), b.metaspaceMax ? <Fragment><Metaspace row={b} track={history.tracks.base.get(name)} /> <small>{t("used", { used: size(b.metaspaceUsed ?? 0), max: size(b.metaspaceMax) })}</small></Fragment> : ""],
+        [t("releasesLeft"), b.metaspaceMax && (b.releasesLeft === "unlimited" ? t("unlimited") : b.releasesLeft ?? t("unknown"))], [t("health"), b.actuator],
         [t("application"), [b.baseName, b.version].filter((s) => s).join(" ")], [t("zone"), b.zone],
         [t("node"), b.node ? `${b.node}, ${b.nodeState ?? ""}${b.cordoned ? `, ${t("cordoned")}` : ""}` : t("none")],
         [t("controller"), b.controller], [t("address"), [b.ip, b.tunnel].filter((s) => s).join(", ")], [t("identity"), b.identity], [t("started"), ago(frame, b.started)],

@@ -3,7 +3,7 @@ import type { BaseRow } from "../wire";
 import { memo, model, t } from "../app";
 import { percent, size } from "../format";
 import type { VersionNumbers } from "../lanes/look";
-import { trendOf } from "../state/derive";
+import { healthWord, trendOf } from "../state/derive";
 import type { Track } from "../state/history";
 import { Dot, Swatch } from "../ui/bits";
 
@@ -16,6 +16,9 @@ export const lookOfModule = (state: string): string => (state === "ACTIVATED" ? 
 // stateWord returns the state of a base as a word.
 export const stateWord = (b: BaseRow): string => (t(b.problem ?? b.state));
 
+// isFilling reports whether releases leave metaspace behind on a base.
+const isFilling = (b: BaseRow): boolean => b.releasesLeft !== undefined && b.releasesLeft !== "unlimited";
+
 export function Metaspace({ row, track, word }: { row: BaseRow; track?: Track<BaseRow> | undefined; word?: boolean }): JSX.Element | null {
   const trend = trendOf(row, track);
   if (!trend) return null;
@@ -27,7 +30,7 @@ export function Metaspace({ row, track, word }: { row: BaseRow; track?: Track<Ba
       {word && <span class="word">{t("metaspace")}</span>}
       <span class="meter" role="img" aria-label={label}><span class={full} style={{ width: `${Math.min(trend.share, 1) * 100}%` }} /></span>
       <span class="share" aria-hidden="true">{percent(trend.share)} {arrow}</span>
-      {row.leak ? <b class="leak" title={t("leakHint", { size: size(row.leak) })}>{t("leak")}</b> : null}
+      {isFilling(row) && <b class="leak" title={t("releasesLeftHint")}>{t("nReleasesLeft", { n: Number(row.releasesLeft) })}</b>}
     </span>
   );
 }
@@ -38,7 +41,7 @@ export const Card = memo(({ row, track, versions }: { row: BaseRow; track: Track
   return (
     <li>
       <button type="button" class={`card ${health}`} onClick={() => model.go({ sel: `base:${row.name}` })}>
-        <span class="head"><Dot health={health} /><b>{row.name}</b>{health !== "good" && <span class="word">{stateWord(row)}</span>}</span>
+        <span class="head"><Dot health={health} /><b>{row.name}</b>{(health !== "good" || healthWord(row)) && <span class="word">{[health !== "good" && stateWord(row), healthWord(row)].filter((s) => s).join(", ")}</span>}</span>
         <Metaspace row={row} track={track} />
         <span class="modules">
           {row.modules.slice(0, MOST_MODULES).map((m) => (
@@ -59,11 +62,11 @@ export const Card = memo(({ row, track, versions }: { row: BaseRow; track: Track
 export const Mini = memo(({ row, versions }: { row: BaseRow; versions: VersionNumbers }) => {
   const { health } = row;
   const share = (row.metaspaceUsed ?? 0) / (row.metaspaceMax || Infinity);
-  const label = `${row.name}: ${stateWord(row)}; ${row.modules.map((m) => `${m.name}:${m.version}`).join(", ")}`;
+  const label = `${row.name}: ${[stateWord(row), healthWord(row)].filter((s) => s).join(", ")}; ${row.modules.map((m) => `${m.name}:${m.version}`).join(", ")}`;
   return (
     <li>
       <button type="button" class={`mini ${health}`} aria-label={label} title={label} onClick={() => model.go({ sel: `base:${row.name}` })}>
-        <span class="head"><Dot health={health} /><span class="name">{row.name}</span>{row.leak ? <b class="leak" title={t("leak")}>!</b> : null}</span>
+        <span class="head"><Dot health={health} /><span class="name">{row.name}</span>{isFilling(row) && <b class="leak" title={t("releasesLeftHint")}>{row.releasesLeft}</b>}</span>
         <span class="strip">{row.modules.slice(0, 24).map((m) => <span key={`${m.name}:${m.version}`} class={`v${versions.of(m.version) % 8} ${lookOfModule(m.state)}`} />)}</span>
         <span class="meter"><span class={share > 0.9 ? "bad" : share > 0.75 ? "warn" : ""} style={{ width: `${Math.min(share, 1) * 100}%` }} /></span>
       </button>

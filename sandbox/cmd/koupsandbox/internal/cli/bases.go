@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -74,15 +75,16 @@ func (s *commands) listBases(c *cli.Context, up *sandbox.Sandbox, _ []string) er
 }
 
 func (s *commands) printBases(bases []control.Base, wide bool) {
-	rows := [][]string{{"BASE", "ADDRESS", "STATE", "NODE READY", "MODULES", "FAULTS", "NODE"}}
+	rows := [][]string{{"BASE", "ADDRESS", "STATE", "HEALTH", "NODE READY", "MODULES", "FAULTS", "NODE"}}
 	if wide {
-		rows[0] = append(rows[0], "NAME", "VERSION", "INSTALLED")
+		rows[0] = append(rows[0], "NAME", "VERSION", "METASPACE", "RELEASES LEFT", "INSTALLED")
 	}
 	for _, b := range bases {
-		row := []string{b.HostName, b.IP, b.State(), strconv.FormatBool(b.NodeReady),
+		row := []string{b.HostName, b.IP, b.State(), b.Health, strconv.FormatBool(b.NodeReady),
 			strconv.Itoa(len(b.Modules)), strconv.Itoa(b.Faults), b.Node}
 		if wide {
-			row = append(row, b.Name, b.Version, strings.Join(b.Modules, ", "))
+			row = append(row, b.Name, b.Version, b.Metaspace.String(), cmp.Or(b.ReleasesLeft, "unknown"),
+				strings.Join(b.Modules, ", "))
 		}
 		rows = append(rows, row)
 	}

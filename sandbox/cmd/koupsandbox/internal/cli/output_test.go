@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/koupleless/koupsandbox/sandbox/events"
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 	"github.com/koupleless/koupsandbox/sandbox/internal/control"
 	"github.com/koupleless/koupsandbox/sandbox/internal/state"
@@ -83,18 +84,19 @@ func TestBaseListPrintsFixes(t *testing.T) {
 	serveDaemon(t, home, map[string]any{"/Status": control.Status{Name: "koup", Phase: control.Running},
 		"/Bases": []control.Base{
 			{HostName: "base-1", IP: "198.18.0.1", Running: true, Ready: true, Connected: true, NodeReady: true,
-				Node: "n"},
+				Node: "n", Health: "UP", Metaspace: events.Metaspace{Used: 57 << 20, Max: 256 << 20},
+				ReleasesLeft: "7"},
 			{HostName: "base-2", IP: "198.18.0.2"},
 			{HostName: "base-3", IP: "198.18.0.3", Running: true},
 			{HostName: "base-4", IP: "198.18.0.4", Running: true, Ready: true, Faults: 1},
 			{HostName: "base-5", IP: "198.18.0.5", Reason: "its container was killed"},
 		}})
-	want := result{0, `BASE     ADDRESS      STATE          NODE READY   MODULES   FAULTS   NODE
-base-1   198.18.0.1   running        true         0         0        n
-base-2   198.18.0.2   crashed        false        0         0        
-base-3   198.18.0.3   starting       false        0         0        
-base-4   198.18.0.4   disconnected   false        0         1        
-base-5   198.18.0.5   crashed        false        0         0        
+	want := result{0, `BASE     ADDRESS      STATE          HEALTH   NODE READY   MODULES   FAULTS   NODE
+base-1   198.18.0.1   running        UP       true         0         0        n
+base-2   198.18.0.2   crashed                 false        0         0        
+base-3   198.18.0.3   starting                false        0         0        
+base-4   198.18.0.4   disconnected            false        0         1        
+base-5   198.18.0.5   crashed                 false        0         0        
 
 base-2 has crashed; restart it with: koupsandbox base restart base-2
 base-4 is disconnected; to list its faults, run: koupsandbox fault list --base base-4
@@ -102,5 +104,11 @@ base-5 has exited: its container was killed; remove it with: koupsandbox base re
 `, ""}
 	if diff := cmp.Diff(want, run(t, home, "base", "list")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	wide := run(t, home, "base", "list", "-o", "wide").Out
+	for _, text := range []string{"METASPACE      RELEASES LEFT", "57.0/256 MiB   7", "unknown"} {
+		if !strings.Contains(wide, text) {
+			t.Errorf("the wide list lacks %q:\n%s", text, wide)
+		}
 	}
 }

@@ -28,7 +28,7 @@ const (
 
 // help is the help text that explains the table and the keys.
 const help = `One row per base:
-  STATE       state of the base, of its Node unless Ready, and its faults
+  STATE       state and health of the base, state of its Node unless Ready, and faults
   MODULES     NAME:VERSION, and the state of inactive modules
   PODS        Ready Pods / all Pods, and why Pods are not Ready
   LOST        lost requests since watch was started
@@ -80,7 +80,7 @@ func (s *Screen) Observe(e events.Event) error {
 	s.state.Apply(e)
 	s.synced = s.synced || e.Synced
 	base := e.BaseName()
-	if base == "" || !s.synced || e.Routine() {
+	if base == "" || !s.synced || e.Routine() || e.Health != nil { // the column STATE shows the health
 		return nil
 	}
 	s.last[base] = e

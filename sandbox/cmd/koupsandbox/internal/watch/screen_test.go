@@ -47,6 +47,7 @@ func failedRollout() []events.Event {
 			pod(30, base, "1", "Running", ""))
 	}
 	return append(all,
+		events.Event{Time: after(10), Health: &events.HealthEvent{Base: "base-2", Health: "DOWN"}},
 		events.Event{Time: after(40), Base: &events.BaseEvent{Base: "base-3", Identity: "base-3", Change: "up"}},
 		events.Event{Time: after(40), Base: &events.BaseEvent{Base: "base-4", Identity: "base-4", Change: "removed"}},
 		events.Event{Time: after(700), Synced: true},
@@ -111,7 +112,7 @@ sandbox koup   09:30:25   4 bases
 
 BASE     STATE                       MODULES                     PODS                    LOST  LAST EVENT
 base-1   disconnected, Node NotRea…  stock:1                     1/1                     1     09:30:06 Node NotReady
-base-2   ready                       stock:1                     1/2, DiskFull                 09:30:20 installBiz stock:2 User.D…
+base-2   ready DOWN                  stock:1                     1/2, DiskFull                 09:30:20 installBiz stock:2 User.D…
 base-3   down                                                                                  09:30:22 down
 base-10  ready, fault hang           stock:2 installing, stock…  1/2, ContainerCreating        09:30:04 stock:2 RESOLVED
 

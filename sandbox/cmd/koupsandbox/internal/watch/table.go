@@ -62,8 +62,8 @@ func shortLine(e events.Event) string {
 	return e.Time.Local().Format("15:04:05") + " " + plain.Text(prefix+text)
 }
 
-// baseState returns the state of a base and its faults. It also returns the state of the Node unless the Node is
-// Ready.
+// baseState returns the state of a base, its health, and its faults. It also returns the state of the Node unless the
+// Node is Ready.
 func (s *Screen) baseState(b *events.BaseStatus) string {
 	state := b.State()
 	colour := map[events.BaseState]color.Color{events.BaseStateDown: badColor, events.BaseStateReady: goodColor}[state]
@@ -71,6 +71,13 @@ func (s *Screen) baseState(b *events.BaseStatus) string {
 		colour = warnColor
 	}
 	parts := []string{colorize(colour, string(state))}
+	if b.Health != "" {
+		health := map[string]color.Color{"UP": goodColor, "DOWN": badColor}[b.Health]
+		if health == nil {
+			health = warnColor
+		}
+		parts[0] += " " + colorize(health, plain.Text(b.Health))
+	}
 	for n := range s.state.Nodes.All() {
 		if n.Base == b.Name && n.State != events.NodeReady {
 			parts = append(parts, colorize(warnColor, "Node "+string(n.State)))
