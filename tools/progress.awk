@@ -1,0 +1,38 @@
+# Shows the progress of `go build -v` and the time left. Its first file has the weight and the import path of each package that is
+# compiled, and its standard input the output of go build, with a line ".time SECONDS" every second. It prints all other lines.
+# On a terminal (terminal=1), it rewrites one line; otherwise it prints a line for every 10 %. cores is the number of CPU cores, and
+# speed the expected weight per second, until 5 % are compiled.
+function span(seconds) {
+  return seconds < 90 ? "1 minute" : sprintf("%d minutes", seconds / 60 + 0.5)
+}
+function show(  share, left, line) {
+  share = int(100 * done / total)
+  left = (done > total / 20 && time > 0) ? time * (total - done) / done : total / speed - time
+  line = sprintf("%3d %% compiled, about %s left", share, span(left))
+  if (terminal) {
+    printf "\r%-40s", line
+  } else if (int(share / 10) > tenth) {
+    tenth = int(share / 10)
+    print line
+  }
+  fflush()
+}
+function clear() {
+  if (terminal) printf "\r%40s\r", ""
+}
+FNR == NR {weight[$2] = $1; total += $1; packages++; next}
+FNR == 1 {
+  printf "Compiling %d packages takes about %s on %d CPU cores. Later builds take seconds.\n", packages, span(total / speed), cores
+}
+/^\.time / {time = $2; show(); next}
+/^Compiling / {next} # the steps of the Makefile
+# go build prints a package when it starts to compile it. About as many packages as cores are not finished yet.
+$0 in weight {
+  started[++count] = weight[$0]
+  delete weight[$0]
+  if (count > cores) done += started[count - cores]
+  show()
+  next
+}
+{clear(); print; fflush()}
+END {clear()}
