@@ -20,17 +20,18 @@ function show(  share, left, line) {
 function clear() {
   if (terminal) printf "\r%40s\r", ""
 }
-FNR == NR {weight[$2] = $1; total += $1; packages++; next}
+# A path occurs twice if two modules use different versions of the package.
+FNR == NR {weight[$2, ++occurrences[$2]] = $1; total += $1; packages++; next}
 FNR == 1 {
   printf "Compiling %d packages takes about %s on %d CPU cores. Later builds take seconds.\n", packages, span(total / speed), cores
 }
 /^\.time / {time = $2; show(); next}
-/^Compiling / {next} # the steps of the Makefile
+# The Makefile prints this line before it starts to compile a binary. All packages before it are finished.
+/^Compiling / {while (finished < started) done += sizes[++finished]; next}
 # go build prints a package when it starts to compile it. About as many packages as cores are not finished yet.
-$0 in weight {
-  started[++count] = weight[$0]
-  delete weight[$0]
-  if (count > cores) done += started[count - cores]
+$0 in occurrences {
+  sizes[++started] = weight[$0, ++compiled[$0]]
+  if (started - finished > cores) done += sizes[++finished]
   show()
   next
 }
