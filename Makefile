@@ -47,10 +47,10 @@ down: ## Delete the sandbox and its files
 build: export MAKE_COMMAND := $(MAKE)
 build: export COMPILE := $(COMPILE)
 build: export BIN := $(BIN)
-build: ## Build the binaries into bin/, or take them from a release of this commit (KOUPSANDBOX_RELEASE=DIR|URL)
+build: ## Build the binaries into bin/; KOUPSANDBOX_RELEASE=DIR|URL uses a release of this commit
 	@tools/build
 
-compile: $(addprefix $(BIN)/,koup-controlplane koupsandbox module-controller fakebase) ## Compile the binaries into bin/
+compile: $(addprefix $(BIN)/,koup-controlplane koupsandbox module-controller fakebase)
 
 # Go decides what to compile again.
 .PHONY: $(addprefix $(BIN)/,koupsandbox module-controller fakebase)

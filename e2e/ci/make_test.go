@@ -124,6 +124,9 @@ func TestMakeUpUsesARelease(t *testing.T) {
 		c.requireRelease("KOUPSANDBOX_RELEASE=" + dir)
 		must(t, os.RemoveAll(dir))
 		c.requireRelease() // the binaries are in bin
+		c.requireFailure([]string{"go was called"}, "KOUPSANDBOX_RELEASE=none")
+		c.release(dir, c.git("rev-parse", "HEAD"))
+		c.requireRelease("KOUPSANDBOX_RELEASE=" + dir)
 		c.write(filepath.Join(c.dir, "fakebase", "new.go"), "package fakebase\n")
 		c.requireFailure([]string{"go was called"})
 	})
