@@ -113,7 +113,8 @@ func (s *commands) printUp(up *sandbox.Sandbox, took time.Duration) {
 	}
 	printf(s.Out, "\n%s  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n",
 		s.pathExport(), shellescape.Quote(up.Kubeconfig), name)
-	printf(s.Out, `Next, open the web UI, install a sample module, or compare two releases:
+	printf(s.Out, `
+Next, open the web UI, install a sample module, or compare two releases:
 
   koupsandbox board%s
   koupsandbox init%s stock && kubectl apply -f stock/manifests
