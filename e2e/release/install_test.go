@@ -611,7 +611,7 @@ func TestInstallVerifiesACachedArchive(t *testing.T) {
 		}
 		installs("without an archive", ".txt", ".gz")
 		installs("with it", ".txt")
-		kept, err := filepath.Glob(filepath.Join(cache, "*"))
+		kept, err := filepath.Glob(filepath.Join(cache, "*.tar.gz"))
 		if err != nil || len(kept) != 1 {
 			t.Fatalf("files in the cache: %v (%v)", kept, err)
 		}
