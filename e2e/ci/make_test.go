@@ -216,12 +216,13 @@ func TestMakeBuildShowsProgress(t *testing.T) {
 		c.write(path, "")
 		must(t, os.Truncate(path, 2<<20))
 	}
-	numbers := regexp.MustCompile(`\d+ (minutes?|min|s\b)|find: .*\n`)
+	numbers := regexp.MustCompile(`\d+:\d+|\d+ (minutes?|min|s\b)|find: .*\n`)
 	c.requireBuild(numbers, "Downloading Go modules\n"+
 		"Compiling 10 packages takes about N on 2 CPU cores. Later builds take seconds.\n"+
-		" 10 % compiled, about N left\n 20 % compiled, about N left\n 30 % compiled, about N left\n"+
-		" 40 % compiled, about N left\n 50 % compiled, about N left\n 60 % compiled, about N left\n"+
-		" 70 % compiled, about N left\n 80 % compiled, about N left\n100 % compiled, about N left\nCompiled in N N.\n")
+		" 10 % compiled after N, about N left\n 20 % compiled after N, about N left\n 30 % compiled after N, about N left\n"+
+		" 40 % compiled after N, about N left\n 50 % compiled after N, about N left\n 60 % compiled after N, about N left\n"+
+		" 70 % compiled after N, about N left\n 80 % compiled after N, about N left\n"+
+		"100 % compiled after N, linking the binaries\nCompiled in N N.\n")
 	c.requireBuild(numbers, "Compiling koupsandbox\nCompiling module-controller\nCompiling fakebase\n")
 	must(t, os.RemoveAll(filepath.Join(c.dir, "bin")))
 	c.write(filepath.Join(dir, "mistake"), "# example.com/0\na b.go:1:1: undefined: x\n")

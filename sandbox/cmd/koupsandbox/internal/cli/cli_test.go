@@ -249,7 +249,8 @@ func TestDoctorReportsMissingBinaries(t *testing.T) {
 	}
 	for _, want := range []string{"✗ binary koup-controlplane", "→ put it in the directory of koupsandbox",
 		"✓ state directory", "✓ open files",
-		"✗ tools                        not installed: kubectl\n  → install with: sudo apt-get install kubernetes-client ",
+		"✗ tools                        not installed: kubectl\n" +
+			"  → install with: sudo apt-get install kubernetes-client (Debian, Ubuntu); ",
 		"✓ build from source            not required; to build from source, install git, make, go: ",
 		"; brew install git make go (macOS)"} {
 		if !strings.Contains(r.Out, want) {
