@@ -169,12 +169,13 @@ unit: build $(BIN)/gotestsum ## Run the unit tests with the race detector
 	$(SUM) -timeout 60m $(PACKAGES)
 	$(KUBE_GO) test -ldflags "$(LDFLAGS)" ./...
 
-# kind, fleets, real bases, browsers and the mutation test of the fuzzer have separate targets. The scenarios take longest, so
-# they start first.
-E2E := ./e2e/scenarios $$(go list ./e2e/... | grep -vE '/e2e/(board|scenarios|fleet|fuzz|kind|realbase)$$')
+# kind, fleets, real bases, browsers and the mutation test of the fuzzer have separate targets. The scenarios measure requests,
+# so no other package runs beside them. The other packages mostly wait.
+E2E := $$(go list ./e2e/... | grep -vE '/e2e/(board|scenarios|fleet|fuzz|kind|realbase)$$')
 e2e: build $(BIN)/gotestsum ## Run the end-to-end tests with embedded sandboxes
-	@echo "== End-to-end tests with embedded sandboxes (scenarios, commands, documents): usually 4 to 7 minutes"
-	$(SUM) -count=1 -timeout 60m -p 3 $(E2E)
+	@echo "== End-to-end tests with embedded sandboxes (scenarios, commands, documents): usually 6 to 9 minutes"
+	$(SUM) -count=1 -timeout 60m ./e2e/scenarios
+	$(SUM) -count=1 -timeout 60m -p $$(($$(nproc) + 1)) $(E2E)
 
 # Tests that require root, as PACKAGE:TESTS. They are skipped without root. CI runs them with sudo; a skipped test is a failure.
 ROOT_TESTS := sandbox/internal/control:TestOnlyItsUserMayCall|TestAClientRefusesADaemonOfAnotherUser sandbox/internal/state:TestAFolderOfAnotherUserIsRefused|TestCheckOwner \

@@ -27,8 +27,8 @@ func nodeOf(env string, b base.Info) *corev1.Node {
 	return vnode.Settings{Env: env}.Node(base.Snapshot{Info: b}, 0, nil, metav1.Now().Time)
 }
 
-// as applies change to n and returns n.
-func as(n *corev1.Node, change func(n *corev1.Node)) *corev1.Node {
+// withChange applies change to n and returns n.
+func withChange(n *corev1.Node, change func(n *corev1.Node)) *corev1.Node {
 	change(n)
 	return n
 }
@@ -42,10 +42,10 @@ func TestAdopt(t *testing.T) {
 	of := func(identity string, b base.Info) base.Info { b.Identity = identity; return b }
 	noAddress := of("no-heartbeat", overMQTT)
 	noAddress.IP = ""
-	older := as(nodeOf("dev", of("older", overMQTT)),
+	older := withChange(nodeOf("dev", of("older", overMQTT)),
 		func(n *corev1.Node) { n.Name, n.Annotations = "vnode.older.dev", nil })
 	// the same Node after the bundled controller started serving the base
-	taken := as(nodeOf("dev", of("taken", overMQTT)), func(n *corev1.Node) { n.Name = "vnode.taken.dev" })
+	taken := withChange(nodeOf("dev", of("taken", overMQTT)), func(n *corev1.Node) { n.Name = "vnode.taken.dev" })
 	good := []*corev1.Node{nodeOf("dev", overMQTT), nodeOf("dev", overHTTP),
 		nodeOf("dev", of("A_b c.Überall", overMQTT)), nodeOf("dev", noAddress), older, taken}
 	want := map[string]base.Info{"m": overMQTT, "h": overHTTP, "A_b c.Überall": of("A_b c.Überall", overMQTT),
@@ -57,13 +57,13 @@ func TestAdopt(t *testing.T) {
 		`\"x/+/#\"`:   nodeOf("dev", of("x/+/#", overMQTT)),
 		`\"a\\x00b\"`: nodeOf("dev", of("a\x00b", overMQTT)),
 		`300 bytes`:   nodeOf("dev", of(strings.Repeat("a", 300), overMQTT)),
-		`vnode.victim`: as(nodeOf("dev", of("worker-1", overHTTP)),
+		`vnode.victim`: withChange(nodeOf("dev", of("worker-1", overHTTP)),
 			func(n *corev1.Node) { n.Annotations[labels.Identity] = "victim" }),
-		`\"carrier-pigeon\"`: as(nodeOf("dev", of("pigeon", overMQTT)),
+		`\"carrier-pigeon\"`: withChange(nodeOf("dev", of("pigeon", overMQTT)),
 			func(n *corev1.Node) { n.Labels[labels.Tunnel] = "carrier-pigeon" }),
-		`localIP 169.254.169.254`: as(nodeOf("dev", of("metadata", overHTTP)),
+		`localIP 169.254.169.254`: withChange(nodeOf("dev", of("metadata", overHTTP)),
 			func(n *corev1.Node) { n.Status.Addresses[0].Address = "169.254.169.254" }),
-		`localIP \"an.address.that.is.none\"`: as(nodeOf("dev", of("no-ip", overHTTP)),
+		`localIP \"an.address.that.is.none\"`: withChange(nodeOf("dev", of("no-ip", overHTTP)),
 			func(n *corev1.Node) { n.Status.Addresses[0].Address = "an.address.that.is.none" }),
 	}
 

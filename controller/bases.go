@@ -216,7 +216,7 @@ func (l listener) logFailedModules(identity string, failed map[string]arklet.Ans
 	for url, answer := range failed {
 		logged++
 		if logged > maxFailedLogged {
-			warn("a base did not install further modules of its baseline, which are not logged separately", "modules",
+			warn("a base did not install more modules of its baseline; they are not logged separately", "modules",
 				len(failed)-maxFailedLogged)
 			return
 		}

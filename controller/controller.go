@@ -84,7 +84,7 @@ func New(opts Options) (*Controller, error) {
 	config := c.restConfig()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the Kubernetes client: %w", err)
+		return nil, fmt.Errorf("creating the Kubernetes client: %w", err)
 	}
 	if err := c.wire(client, config); err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (c *Controller) wire(client kubernetes.Interface, config *rest.Config) erro
 		TimeScale:     opts.timeScale(),
 		Connected:     c.isConnected,
 		Delayed:       func(key tunnel.Key) bool { return key == tunnel.MQTT && c.mqtt != nil && c.mqtt.Delayed() },
-		Acting:        func() bool { return c.nodeReconciler.Acting() }, // not nil when the first sweep runs
+		MayAct:        func() bool { return c.nodeReconciler.MayAct() }, // not nil when the first sweep runs
 		Observer:      c.baseChanged,
 	})
 	c.requests = base.NewRequestTracker(c.registry)

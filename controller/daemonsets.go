@@ -30,8 +30,8 @@ func warnAboutDaemonSets(informer appsinformers.DaemonSetInformer, env string, r
 	}
 	_, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { warn(obj.(*appsv1.DaemonSet)) },
-		UpdateFunc: func(before, obj any) {
-			if d := obj.(*appsv1.DaemonSet); before.(*appsv1.DaemonSet).Generation != d.Generation {
+		UpdateFunc: func(oldObj, obj any) {
+			if d := obj.(*appsv1.DaemonSet); oldObj.(*appsv1.DaemonSet).Generation != d.Generation {
 				warn(d)
 			}
 		},

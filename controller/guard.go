@@ -29,7 +29,7 @@ type guardedTunnel struct {
 
 func (c *Controller) checkOperation(identity string) error {
 	switch {
-	case !c.nodeReconciler.Acting():
+	case !c.nodeReconciler.MayAct():
 		return vnode.ErrNotActing
 	case !c.nodeReconciler.Owns(identity):
 		return errNotServed
@@ -55,7 +55,7 @@ const requestTimeout = 10 * time.Second
 // controller may not act.
 func (c *Controller) guardRequests(next http.RoundTripper) http.RoundTripper {
 	return promhttp.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
-		if r.Method != http.MethodGet && requiresActing(r.URL.Path) && !c.nodeReconciler.Acting() {
+		if r.Method != http.MethodGet && requiresActing(r.URL.Path) && !c.nodeReconciler.MayAct() {
 			return nil, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, vnode.ErrNotActing)
 		}
 		if r.URL.Query().Has("watch") || strings.HasSuffix(r.URL.Path, "/log") {

@@ -26,7 +26,7 @@ func (c *Controller) servers() ([]func(context.Context) error, error) {
 	}
 	var serve []func(context.Context) error
 	for _, s := range []struct {
-		what, addr string
+		name, addr string
 		handler    http.Handler
 	}{{"health", c.opts.HealthAddr, c.health()}, {"metrics", c.opts.MetricsAddr, mux}} {
 		if s.addr == "" {
@@ -34,9 +34,9 @@ func (c *Controller) servers() ([]func(context.Context) error, error) {
 		}
 		l, err := net.Listen("tcp", s.addr)
 		if err != nil {
-			return nil, fmt.Errorf("serving %s: %w", s.what, err)
+			return nil, fmt.Errorf("serving %s: %w", s.name, err)
 		}
-		c.logger.Info("serving", "what", s.what, "addr", l.Addr().String())
+		c.logger.Info("serving", "what", s.name, "addr", l.Addr().String())
 		server := &http.Server{Handler: s.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: time.Minute}
 		serve = append(serve, func(ctx context.Context) error {
 			return connlimit.Serve(ctx, server, connlimit.NewListener(l, connlimit.Limits{Connections: connections}), 0)
@@ -48,14 +48,14 @@ func (c *Controller) servers() ([]func(context.Context) error, error) {
 // health returns the handler for /healthz, /readyz and /tunnelz.
 func (c *Controller) health() http.Handler {
 	health := http.NewServeMux()
-	health.HandleFunc("/healthz", answer(func() error { return nil }))
-	health.HandleFunc("/readyz", answer(c.Ready))
-	health.HandleFunc("/tunnelz", answer(c.Connected))
+	health.HandleFunc("/healthz", checkHandler(func() error { return nil }))
+	health.HandleFunc("/readyz", checkHandler(c.Ready))
+	health.HandleFunc("/tunnelz", checkHandler(c.Connected))
 	return health
 }
 
-// answer returns a handler that responds with "ok", or with status 503 and the error if the check fails.
-func answer(check func() error) http.HandlerFunc {
+// checkHandler returns a handler that responds with "ok", or with status 503 and the error if the check fails.
+func checkHandler(check func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if err := check(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -113,8 +113,8 @@ func (c *Controller) gauges() {
 	}
 }
 
-func oneIf(is bool) float64 {
-	if is {
+func oneIf(condition bool) float64 {
+	if condition {
 		return 1
 	}
 	return 0

@@ -27,7 +27,7 @@ func newMessageGenerator(seed uint64) *messageGenerator {
 	return &messageGenerator{Rand: rand.New(rand.NewPCG(seed, 18))}
 }
 
-func one(m *messageGenerator, of ...string) string { return of[m.IntN(len(of))] }
+func pickOne(m *messageGenerator, values ...string) string { return values[m.IntN(len(values))] }
 
 func (m *messageGenerator) identity() string {
 	name := "h-" + strconv.Itoa(m.IntN(soakIdentities))
@@ -56,12 +56,12 @@ func (m *messageGenerator) next(n int) generatedMessage {
 		for i := range junk {
 			junk[i] = byte(m.Uint32())
 		}
-		s.kind, s.data = one(m, "heart", "health", "simpleBiz", "biz", "bizOperation", "queryBaseline",
+		s.kind, s.data = pickOne(m, "heart", "health", "simpleBiz", "biz", "bizOperation", "queryBaseline",
 			"baseline"), string(junk)
 	case 1, 2, 3:
 		s.kind, s.data = "heart", m.heartbeat(s.identity, "activated")
 	case 4:
-		s.kind, s.data = "heart", one(m,
+		s.kind, s.data = "heart", pickOne(m,
 			m.heartbeat(s.identity, "deactivated"), m.heartbeat(goodName(0), "deactivated"), m.heartbeat("", ""),
 			strings.Replace(m.heartbeat(s.identity, "activated"), `"127.`, `"169.254.`, 1),
 			strings.Replace(m.heartbeat(s.identity, "activated"), `"base"`, `"`+strings.Repeat("b", 300)+`"`, 1),
@@ -76,13 +76,13 @@ func (m *messageGenerator) next(n int) generatedMessage {
 	case 8:
 		s.kind, s.data = "bizOperation", fmt.Sprintf(
 			`{"command":%q,"bizName":"m","bizVersion":"%d","response":{"code":%q}}`,
-			one(m, "installBiz", "uninstallBiz", "x"), m.IntN(9), one(m, "SUCCESS", "FAILED", ""))
+			pickOne(m, "installBiz", "uninstallBiz", "x"), m.IntN(9), pickOne(m, "SUCCESS", "FAILED", ""))
 	case 9:
 		s.kind, s.data = "batchInstallBizResponse", `{"response":{"code":"FAILED","data":{"bizUrlToResponse":{"a":{"code":"FAILED"},"b":{"code":"FAILED","message":"`+strings.Repeat("y", m.IntN(9000))+`"}}}}}`
 	case 10:
 		s.kind, s.data = "queryBaseline", `{"identity":"`+s.identity+`","name":"base","version":"1"}`
 	default:
-		s.kind, s.data = one(m, "gossip", "", "heart/beat", "$SYS"), "{}"
+		s.kind, s.data = pickOne(m, "gossip", "", "heart/beat", "$SYS"), "{}"
 	}
 	if len(m.sent) < 500 {
 		m.sent = append(m.sent, s)
@@ -101,7 +101,7 @@ func (m *messageGenerator) list(n int) string {
 	var b strings.Builder
 	for i := range n {
 		fmt.Fprintf(&b, `,{"name":"m-%d","version":"%d","state":%q,"latestStateRecord":{"changeTime":%d,"reason":"STARTED","state":"ACTIVATED"}}`,
-			i, m.IntN(3), one(m, "activated", "broken", "odd"), m.Int64N(1<<48))
+			i, m.IntN(3), pickOne(m, "activated", "broken", "odd"), m.Int64N(1<<48))
 	}
 	return "[" + strings.TrimPrefix(b.String(), ",") + "]"
 }
@@ -193,7 +193,7 @@ func (w *soak) hostileHTTP(ctx context.Context, m *messageGenerator) {
 		if n == 1 {
 			s = hugeMessages()[0]
 		}
-		if path := one(m, "/heartbeat", "/heartbeat", "/queryBaseline"); w.post(client, path, s.data) == 0 {
+		if path := pickOne(m, "/heartbeat", "/heartbeat", "/queryBaseline"); w.post(client, path, s.data) == 0 {
 			return
 		}
 	}

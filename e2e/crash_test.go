@@ -39,7 +39,7 @@ func ownBox(t *testing.T) *box.Box {
 	t.Cleanup(func() {
 		ctx := context.Background()
 		if t.Failed() {
-			b.Keep(t.Name())
+			b.SaveLogs(t.Name())
 		}
 		must(t, b.Down(ctx))
 		must(t, checkRemoved(ctx, b))

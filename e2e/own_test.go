@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -41,6 +43,6 @@ func TestOwnController(t *testing.T) {
 	must(t, b.Up(t.Context(), s))
 	must(t, b.Must(t.Context(), "scenario", "run", "--selector",
 		"conformance,name in ("+strings.Join(conformance, ",")+")",
-		"--parallel", "4",
+		"--parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)),
 		filepath.Join("..", "scenarios")))
 }

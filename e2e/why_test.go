@@ -28,16 +28,16 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/why"
 )
 
-// scene is a namespace for one test case, and a base with the same name. They exist until the sandbox is removed.
-type scene struct {
+// fixture is a namespace for one test case, and a base with the same name. They exist until the sandbox is removed.
+type fixture struct {
 	ctx  context.Context
 	t    *testing.T
 	name string
 	base sandbox.Base
 }
 
-// newScene creates the namespace of a scene. If set is not nil, it also creates the base.
-func newScene(t *testing.T, name string, set *v1alpha1.BaseSet) *scene {
+// newFixture creates the namespace of a scene. If set is not nil, it also creates the base.
+func newFixture(t *testing.T, name string, set *v1alpha1.BaseSet) *fixture {
 	t.Helper()
 	_, err := client.CoreV1().Namespaces().Create(t.Context(),
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
@@ -47,14 +47,14 @@ func newScene(t *testing.T, name string, set *v1alpha1.BaseSet) *scene {
 		_, err = up.AddBases(t.Context(), sandbox.AddRequest{Count: 1, Group: name, Spec: set})
 		must(t, err)
 	}
-	return &scene{ctx: t.Context(), t: t, name: name}
+	return &fixture{ctx: t.Context(), t: t, name: name}
 }
 
 // forSubtest returns a copy of the scene for a subtest. If withBase is true, it first waits until the Node of the base
 // is Ready.
-func (s *scene) forSubtest(t *testing.T, withBase bool) *scene {
+func (s *fixture) forSubtest(t *testing.T, withBase bool) *fixture {
 	t.Helper()
-	in := &scene{ctx: t.Context(), t: t, name: s.name}
+	in := &fixture{ctx: t.Context(), t: t, name: s.name}
 	if !withBase {
 		return in
 	}
@@ -72,7 +72,7 @@ func (s *scene) forSubtest(t *testing.T, withBase bool) *scene {
 }
 
 // template returns a Pod template with a module. Only the base of the scene matches its node selector.
-func (s *scene) template(change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
+func (s *fixture) template(change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
 	t := module.Template("biz", module.Container("biz", "1.0.0"))
 	t.Spec.NodeSelector = map[string]string{module.LabelBaseName: s.name}
 	p := &corev1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
@@ -82,27 +82,27 @@ func (s *scene) template(change ...func(*corev1.Pod)) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
 }
 
-func (s *scene) pod(name string, change ...func(*corev1.Pod)) {
+func (s *fixture) pod(name string, change ...func(*corev1.Pod)) {
 	s.t.Helper()
 	_, err := client.CoreV1().Pods(s.name).Create(s.ctx, module.Pod(s.name, name, s.template(change...)),
 		metav1.CreateOptions{})
 	must(s.t, err)
 }
 
-func (s *scene) deletePod(name string) {
+func (s *fixture) deletePod(name string) {
 	s.t.Helper()
 	must(s.t, client.CoreV1().Pods(s.name).Delete(s.ctx, name, metav1.DeleteOptions{}))
 }
 
 // inject injects a fault into the base of the scene.
-func (s *scene) inject(f fault.Fault) {
+func (s *fixture) inject(f fault.Fault) {
 	s.t.Helper()
 	_, err := up.SetFault(s.ctx, sandboxfault.Injection{Fault: v1alpha1.FaultOf(f), Bases: []string{s.base.Identity}})
 	must(s.t, err)
 }
 
 // failCommand injects a fault that makes the base respond to a command with an error code.
-func (s *scene) failCommand(command, code, message string) {
+func (s *fixture) failCommand(command, code, message string) {
 	s.t.Helper()
 	s.inject(fault.Fault{Kind: fault.KindError, Code: code, Message: message,
 		Match: fault.Match{Commands: []string{command}}})
@@ -110,12 +110,12 @@ func (s *scene) failCommand(command, code, message string) {
 
 // resolve replaces SCENE, HOST and NODE in a text with the name of the scene, the host name of its base and the Node
 // of its base.
-func (s *scene) resolve(text string) string {
+func (s *fixture) resolve(text string) string {
 	return strings.NewReplacer("SCENE", s.name, "HOST", s.base.HostName, "NODE", s.base.Node).Replace(text)
 }
 
 // explain returns the answer of package why for the target.
-func (s *scene) explain(ctx context.Context, target string) (why.Answer, error) {
+func (s *fixture) explain(ctx context.Context, target string) (why.Answer, error) {
 	t, err := why.ParseTarget(s.resolve(target), s.name)
 	if err != nil {
 		return why.Answer{}, err
@@ -128,7 +128,7 @@ func (s *scene) explain(ctx context.Context, target string) (why.Answer, error) 
 }
 
 // waitReason waits until the answer for the target has the given reason, and its cause contains the given texts.
-func (s *scene) waitReason(target string, want why.Reason, texts ...string) (last why.Answer) {
+func (s *fixture) waitReason(target string, want why.Reason, texts ...string) (last why.Answer) {
 	s.t.Helper()
 	var problem error
 	checkAnswer := func(ctx context.Context) error {
@@ -172,7 +172,7 @@ type whyCase struct {
 	base        v1alpha1.BaseSet
 	// create creates the objects and faults of the case. By default, the case creates the Pod x, after pod has
 	// changed it.
-	create func(*scene)
+	create func(*fixture)
 	pod    func(*corev1.Pod)
 	// target is the object to explain. Default: pod/x.
 	target  string
@@ -204,7 +204,7 @@ func named(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Containers[0] = module.Container(name, "1.0.0") }
 }
 
-func changed(change func(*corev1.PodTemplateSpec)) func(*corev1.Pod) {
+func withTemplateChange(change func(*corev1.PodTemplateSpec)) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		t := corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
 		change(&t)
@@ -223,20 +223,20 @@ var whyCases = []whyCase{
 	// The Pod has no Node.
 	{name: "misspelt base name", pod: selects(module.LabelBaseName, "bsae"), want: why.WrongBaseName,
 		causeTexts: []string{`"bsae"`}},
-	{name: "unreachable base", create: func(s *scene) {
+	{name: "unreachable base", create: func(s *fixture) {
 		s.inject(fault.Fault{Kind: fault.KindDisconnect})
 		s.waitReason("node/HOST", why.BaseSilent, "no heartbeat")
 		s.pod("x")
 	}, want: why.BasesNotReady, causeTexts: []string{"HOST"}},
-	{name: "anti-affinity", create: func(s *scene) {
-		s.pod("first", changed(module.OnePerBase))
+	{name: "anti-affinity", create: func(s *fixture) {
+		s.pod("first", withTemplateChange(module.OnePerBase))
 		s.waitReason("pod/first", why.PodReady)
-		s.pod("x", changed(module.OnePerBase))
+		s.pod("x", withTemplateChange(module.OnePerBase))
 	}, want: why.AntiAffinity},
-	{name: "host port", create: func(s *scene) {
-		s.pod("first", changed(module.OnePerPort))
+	{name: "host port", create: func(s *fixture) {
+		s.pod("first", withTemplateChange(module.OnePerPort))
 		s.waitReason("pod/first", why.PodReady)
-		s.pod("x", changed(module.OnePerPort))
+		s.pod("x", withTemplateChange(module.OnePerPort))
 	}, want: why.HostPortTaken, causeTexts: []string{"hostPort"}},
 	{name: "topology spread constraint with a missing label", pod: func(p *corev1.Pod) {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{
@@ -254,7 +254,7 @@ var whyCases = []whyCase{
 			{Name: "data", VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"}}}}
 	}, want: why.ClaimUnbound, causeTexts: []string{"(missing)"}},
-	{name: "unbound claim", create: func(s *scene) {
+	{name: "unbound claim", create: func(s *fixture) {
 		set := module.StatefulSet(s.name, "x", 1, s.template())
 		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"},
 			Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{
@@ -266,28 +266,28 @@ var whyCases = []whyCase{
 	}, target: "sts/x", want: why.PodNotReady, because: why.ClaimUnbound, causeTexts: []string{"data-x-0"}},
 
 	// The Pod is Ready or being deleted.
-	{name: "module was already installed", create: func(s *scene) {
+	{name: "module was already installed", create: func(s *fixture) {
 		s.pod("first")
 		s.waitReason("pod/first", why.PodReady)
 		s.pod("x")
 	}, want: why.AlreadyInstalled},
-	{name: "draining", create: func(s *scene) {
+	{name: "draining", create: func(s *fixture) {
 		s.pod("x")
 		s.waitReason("pod/x", why.PodReady)
 		s.deletePod("x")
 	}, want: why.Terminating, causeTexts: []string{"drains"}},
-	{name: "finalizer", create: func(s *scene) {
+	{name: "finalizer", create: func(s *fixture) {
 		s.pod("x", func(p *corev1.Pod) { p.Finalizers = []string{"example.com/keep"} })
 		s.waitReason("pod/x", why.PodReady)
 		s.deletePod("x")
 	}, want: why.TerminatingFinalizer, causeTexts: []string{"example.com/keep"}},
-	{name: "failed uninstall", create: func(s *scene) {
+	{name: "failed uninstall", create: func(s *fixture) {
 		s.failCommand("uninstallBiz", fault.CodeUninstallBizFailed, "java.io.IOException: it is in use")
 		s.pod("x")
 		s.waitReason("pod/x", why.PodReady)
 		s.deletePod("x")
 	}, want: why.UninstallFailing, causeTexts: []string{"biz"}},
-	{name: "replaced by a newer version", create: func(s *scene) {
+	{name: "replaced by a newer version", create: func(s *fixture) {
 		s.pod("x")
 		s.waitReason("pod/x", why.PodReady)
 		s.pod("newer", release("2.0.0"))
@@ -302,45 +302,46 @@ var whyCases = []whyCase{
 				LocalObjectReference: corev1.LocalObjectReference{Name: "versions"}, Key: "biz"}}),
 		want: why.VersionRefUnresolved, causeTexts: []string{"ConfigMap versions"}},
 	{name: "image of a registry", pod: image("nginx:1.27"), want: why.ImageNotAJar, causeTexts: []string{"nginx:1.27"}},
-	{name: "kept deactivated", base: v1alpha1.BaseSet{Activation: v1alpha1.ActivationDefault}, create: func(s *scene) {
-		s.pod("older")
-		s.waitReason("pod/older", why.PodReady)
-		s.pod("x", release("2.0.0"))
-	}, want: why.KeptDeactivated, causeTexts: []string{"HOST", "biz:2.0.0"}},
-	{name: "different jar with the same version", create: func(s *scene) {
+	{name: "kept deactivated", base: v1alpha1.BaseSet{Activation: v1alpha1.ActivationDefault},
+		create: func(s *fixture) {
+			s.pod("older")
+			s.waitReason("pod/older", why.PodReady)
+			s.pod("x", release("2.0.0"))
+		}, want: why.KeptDeactivated, causeTexts: []string{"HOST", "biz:2.0.0"}},
+	{name: "different jar with the same version", create: func(s *fixture) {
 		s.pod("x")
 		s.waitReason("pod/x", why.PodReady)
 		_, err := client.CoreV1().Pods(s.name).Patch(s.ctx, "x", types.MergePatchType,
 			[]byte(`{"spec": {"containers": [{"name": "biz", "image": "https://modules.example/biz-other-ark-biz.jar", "env": [{"name": "BIZ_VERSION", "value": "1.0.0"}]}]}}`), metav1.PatchOptions{})
 		must(s.t, err)
 	}, want: why.ReplacingSameVersion},
-	{name: "module fails to start", create: func(s *scene) {
+	{name: "module fails to start", create: func(s *fixture) {
 		s.failCommand("installBiz", fault.CodeInstallBizUserError,
 			"java.lang.IllegalStateException: no bean of that name")
 		s.pod("x")
 	}, want: why.ModuleBroken, causeTexts: []string{"no bean of that name", "HOST"}},
-	{name: "repeated install failures", create: func(s *scene) {
+	{name: "repeated install failures", create: func(s *fixture) {
 		s.failCommand("installBiz", fault.CodeInstallBizUserError,
 			"java.lang.IllegalStateException: no bean of that name")
 		s.pod("x")
 	}, want: why.InstallRetrying, because: why.ModuleBroken, causeTexts: []string{"no bean of that name"}},
-	{name: "metaspace is full", create: func(s *scene) {
+	{name: "metaspace is full", create: func(s *fixture) {
 		s.inject(fault.Fault{Kind: fault.KindMetaspaceFull})
 		s.pod("x", func(p *corev1.Pod) { p.Spec.NodeName, p.Spec.NodeSelector = s.base.Node, nil })
 	}, want: why.MetaspaceFull, causeTexts: []string{"HOST"}},
-	{name: "jar cannot be downloaded", create: func(s *scene) {
+	{name: "jar cannot be downloaded", create: func(s *fixture) {
 		s.failCommand("installBiz", fault.CodePullBizError, "")
 		s.pod("x", image("https://modules.example/biz"))
 	}, want: why.JarNotFetched, causeTexts: []string{"HOST", ".jar"}},
-	{name: "command in progress", create: func(s *scene) {
+	{name: "command in progress", create: func(s *fixture) {
 		s.inject(fault.Fault{Kind: fault.KindHang, Match: fault.Match{Commands: []string{"installBiz"}}})
 		s.pod("x")
 	}, want: why.CommandUnderWay, causeTexts: []string{"installBiz", "biz", "HOST"}},
-	{name: "command timed out", create: func(s *scene) {
+	{name: "command timed out", create: func(s *fixture) {
 		s.inject(fault.Fault{Kind: fault.KindHang, Match: fault.Match{Commands: []string{"installBiz"}}})
 		s.pod("x")
 	}, want: why.CommandTimedOut, causeTexts: []string{"HOST"}},
-	{name: "busy base", create: func(s *scene) {
+	{name: "busy base", create: func(s *fixture) {
 		s.inject(fault.Fault{Kind: fault.KindHang, Match: fault.Match{Commands: []string{"installBiz"}}})
 		for i := range 2 {
 			s.pod(fmt.Sprintf("before-%d", i), named(fmt.Sprintf("before%d", i)))
@@ -356,7 +357,7 @@ var whyCases = []whyCase{
 		want: why.LivenessProbeFailing, causeTexts: []string{"HOST"}},
 
 	// The target is a workload.
-	{name: "stuck rollout", create: func(s *scene) {
+	{name: "stuck rollout", create: func(s *fixture) {
 		s.deployment(1, nil)
 		s.waitReason("deployment/x", why.WorkloadReady)
 		s.failCommand("installBiz", fault.CodeInstallBizUserError,
@@ -367,7 +368,7 @@ var whyCases = []whyCase{
 		})
 	}, target: "deployment/x", want: why.RolloutStuck, because: why.ModuleBroken,
 		causeTexts: []string{"1 of 1 Pods", "no bean of that name"}},
-	{name: "quota", create: func(s *scene) {
+	{name: "quota", create: func(s *fixture) {
 		_, err := client.CoreV1().ResourceQuotas(s.name).Create(s.ctx,
 			&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "few"},
 				Spec: corev1.ResourceQuotaSpec{
@@ -375,16 +376,16 @@ var whyCases = []whyCase{
 		must(s.t, err)
 		s.deployment(1, nil)
 	}, target: "deployment/x", want: why.QuotaExceeded, causeTexts: []string{"exceeded quota: few"}},
-	{name: "rejected Pods of a Deployment", create: func(s *scene) {
+	{name: "rejected Pods of a Deployment", create: func(s *fixture) {
 		s.deployment(1, func(d *appsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = "nobody" })
 	}, target: "deployment/x", want: why.PodsRefused, causeTexts: []string{"nobody"}},
-	{name: "rejected Pods of a DaemonSet", create: func(s *scene) {
+	{name: "rejected Pods of a DaemonSet", create: func(s *fixture) {
 		s.daemonSet(func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.ServiceAccountName = "nobody" })
 	}, target: "daemonset/x", want: why.PodsRefused, causeTexts: []string{"nobody"}},
-	{name: "peer Deployment without bases", withoutBase: true, create: func(s *scene) { s.deployment(1, peer) },
+	{name: "peer Deployment without bases", withoutBase: true, create: func(s *fixture) { s.deployment(1, peer) },
 		target: "deployment/x", want: why.PeerWithoutBases, because: why.WrongBaseName,
 		causeTexts: []string{`"SCENE"`}},
-	{name: "corrected StatefulSet with a failed Pod", create: func(s *scene) {
+	{name: "corrected StatefulSet with a failed Pod", create: func(s *fixture) {
 		set, err := client.AppsV1().StatefulSets(s.name).Create(s.ctx,
 			module.StatefulSet(s.name, "x", 1, s.template(image("oss://bucket/biz.jar"))), metav1.CreateOptions{})
 		must(s.t, err)
@@ -395,7 +396,7 @@ var whyCases = []whyCase{
 	}, target: "sts/x", want: why.OutdatedPodNotReady, because: why.ImageNotAJar, causeTexts: []string{"Pod x-0"}},
 }
 
-func (s *scene) deployment(replicas int32, change func(*appsv1.Deployment)) {
+func (s *fixture) deployment(replicas int32, change func(*appsv1.Deployment)) {
 	s.t.Helper()
 	d := module.Deployment(s.name, "x", replicas, s.template())
 	d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: ptr.To(intstr.FromInt(0)),
@@ -407,7 +408,7 @@ func (s *scene) deployment(replicas int32, change func(*appsv1.Deployment)) {
 	must(s.t, err)
 }
 
-func (s *scene) update(change func(*appsv1.Deployment)) {
+func (s *fixture) update(change func(*appsv1.Deployment)) {
 	s.t.Helper()
 	eventually(s.t, "the Deployment is changed", func(ctx context.Context) error {
 		d, err := client.AppsV1().Deployments(s.name).Get(ctx, "x", metav1.GetOptions{})
@@ -419,7 +420,7 @@ func (s *scene) update(change func(*appsv1.Deployment)) {
 	})
 }
 
-func (s *scene) daemonSet(change func(*appsv1.DaemonSet)) {
+func (s *fixture) daemonSet(change func(*appsv1.DaemonSet)) {
 	s.t.Helper()
 	d := module.DaemonSet(s.name, "x", s.template())
 	if change != nil {
@@ -437,13 +438,13 @@ func peer(d *appsv1.Deployment) {
 func TestWhy(t *testing.T) {
 	t.Run("cases", func(t *testing.T) {
 		// Create all bases before the first fault, because the controller treats faults of most bases as an outage.
-		scenes := make([]*scene, len(whyCases))
+		scenes := make([]*fixture, len(whyCases))
 		for i, c := range whyCases {
 			var set *v1alpha1.BaseSet
 			if !c.withoutBase {
 				set = &c.base
 			}
-			scenes[i] = newScene(t, fmt.Sprintf("why-%02d", i), set)
+			scenes[i] = newFixture(t, fmt.Sprintf("why-%02d", i), set)
 		}
 		for i, c := range whyCases {
 			t.Run(c.name, func(t *testing.T) {
@@ -469,7 +470,7 @@ func act(t *testing.T, component string, action sandbox.Action) {
 }
 
 // requireCommandReason fails the test unless the command koupsandbox why prints the reason.
-func requireCommandReason(t *testing.T, s *scene, target string, want why.Reason) {
+func requireCommandReason(t *testing.T, s *fixture, target string, want why.Reason) {
 	t.Helper()
 	r, err := shared.Run(s.ctx, "why", target, "-n", s.name, "-o", "json")
 	must(t, err)
@@ -481,7 +482,7 @@ func requireCommandReason(t *testing.T, s *scene, target string, want why.Reason
 
 // testOutages stops components, and checks that why explains the effects of each outage.
 func testOutages(t *testing.T) {
-	s := newScene(t, "why-outage", &v1alpha1.BaseSet{}).forSubtest(t, true)
+	s := newFixture(t, "why-outage", &v1alpha1.BaseSet{}).forSubtest(t, true)
 	s.pod("ready")
 	s.waitReason("pod/ready", why.PodReady)
 

@@ -73,7 +73,7 @@ func Module(o Options) (map[string][]byte, error) {
 	if o.Env != "" {
 		env, err := yaml.Marshal(o.Env) // in quotes if it looks like a number or a boolean value
 		if err != nil {
-			return nil, fmt.Errorf("writing the environment: %w", err)
+			return nil, fmt.Errorf("encoding the environment: %w", err)
 		}
 		value := strings.TrimSpace(string(env))
 		out[sandboxFile] = []byte("# The sandbox in which make and CI run the scenarios. Both set " +

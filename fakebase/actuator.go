@@ -97,7 +97,7 @@ func computeHealth(in healthInput) baseHealth {
 		h.startUpDetails = append(h.startUpDetails, namedStatus{name: m.id, status: started})
 		included := in.withAll || (m.origin != ark.Hot && !in.faithful)
 		if included {
-			h.startUp = worst(h.startUp, started)
+			h.startUp = worseStatus(h.startUp, started)
 		}
 		if m.phase == phaseStarting && in.faithful {
 			h.aggregateDetails = append(h.aggregateDetails, namedStatus{name: m.id, status: statusDown, starting: true})
@@ -111,12 +111,12 @@ func computeHealth(in healthInput) baseHealth {
 			running = statusDown
 		}
 		h.aggregateDetails = append(h.aggregateDetails, namedStatus{name: m.id, status: running})
-		h.aggregate = worst(h.aggregate, running)
+		h.aggregate = worseStatus(h.aggregate, running)
 	}
 	if in.faithful && in.orphaned {
 		h.aggregate, h.aggregateError = statusDown, orphanError
 	}
-	h.overall = worst(h.startUp, h.aggregate)
+	h.overall = worseStatus(h.startUp, h.aggregate)
 	if in.faithful && h.overall == statusUnknown {
 		h.overall = statusUp // ping and diskSpace are UP, which takes precedence over UNKNOWN
 	}
@@ -126,8 +126,8 @@ func computeHealth(in healthInput) baseHealth {
 	return h
 }
 
-// worst returns the worse of two statuses. DOWN is worse than UNKNOWN, which is worse than UP.
-func worst(a, b healthStatus) healthStatus {
+// worseStatus returns the worse of two statuses. DOWN is worse than UNKNOWN, which is worse than UP.
+func worseStatus(a, b healthStatus) healthStatus {
 	for _, s := range []healthStatus{statusDown, statusUnknown} {
 		if a == s || b == s {
 			return s
@@ -300,7 +300,7 @@ func serveProbe(rw http.ResponseWriter, status healthStatus) {
 // readiness returns the readiness status of the base. It includes modules only with the option WithAllBizReadiness:
 // the base then refuses traffic while a module starts or stops, and after a module has failed to start.
 func (l *incarnation) readiness() healthStatus {
-	if !l.up() {
+	if !l.isUp() {
 		return statusOutOfService
 	}
 	l.b.mu.Lock()

@@ -31,7 +31,7 @@ func (l *incarnation) batchCommand(req *batchRequest, origin ark.Origin) command
 		case bool(req.Async) && blank(req.RequestID):
 			return exceptionResult(asyncWithoutID())
 		case req.BizList == nil:
-			return exceptionResult(invalid(fault.CodeInvalidParameter, "bizList is null"))
+			return exceptionResult(newValidationException(fault.CodeInvalidParameter, "bizList is null"))
 		}
 		checked := batchRequest{BizList: slices.Clone(req.BizList)}
 		for i, item := range checked.BizList {

@@ -221,16 +221,16 @@ func (c *Catalogue) describe(spec ark.Spec, m *Module, perModule int64) resolved
 }
 
 // checkURL returns the exception that java.net.URL throws for an invalid URL, or nil.
-func checkURL(raw string) *exception {
-	scheme, _, ok := strings.Cut(raw, ":")
+func checkURL(rawURL string) *exception {
+	scheme, _, ok := strings.Cut(rawURL, ":")
 	if !ok || strings.ContainsAny(scheme, "/?#") || scheme == "" {
-		return thrown(fault.CodeDecodeURLFailed, "java.net.MalformedURLException", "no protocol: "+raw)
+		return newException(fault.CodeDecodeURLFailed, "java.net.MalformedURLException", "no protocol: "+rawURL)
 	}
 	switch strings.ToLower(scheme) {
 	case "file", "http", "https", "jar", "ftp", "mailto":
 		return nil
 	default:
-		return thrown(fault.CodeDecodeURLFailed, "java.net.MalformedURLException",
+		return newException(fault.CodeDecodeURLFailed, "java.net.MalformedURLException",
 			"unknown protocol: "+strings.ToLower(scheme))
 	}
 }
@@ -246,31 +246,31 @@ func fileNotFound(rawURL string) *exception {
 	default:
 		detail = jar.Redact(u)
 	}
-	return thrown(fault.CodePullBizError, "java.io.FileNotFoundException", detail)
+	return newException(fault.CodePullBizError, "java.io.FileNotFoundException", detail)
 }
 
 // exceptionFor returns the exception that Java throws for a failed read (protocol 6, rows 5 to 9).
 func exceptionFor(err error, rawURL string) *exception {
 	var e *jar.Error
 	if !errors.As(err, &e) {
-		return thrown(fault.CodePullBizError, "java.io.IOException", err.Error())
+		return newException(fault.CodePullBizError, "java.io.IOException", err.Error())
 	}
 	switch e.Kind {
 	case jar.NotFound:
 		return fileNotFound(rawURL)
 	case jar.Refused:
-		return thrown(fault.CodePullBizError, "java.net.ConnectException", "Connection refused")
+		return newException(fault.CodePullBizError, "java.net.ConnectException", "Connection refused")
 	case jar.UnknownHost:
-		return thrown(fault.CodePullBizError, "java.net.UnknownHostException", e.Detail)
+		return newException(fault.CodePullBizError, "java.net.UnknownHostException", e.Detail)
 	case jar.TimedOut:
-		return thrown(fault.CodePullBizTimeout, "java.net.SocketTimeoutException", "Read timed out")
+		return newException(fault.CodePullBizTimeout, "java.net.SocketTimeoutException", "Read timed out")
 	case jar.NotZip:
-		return thrown(fault.CodeInstallRequirementNotMet, "java.util.zip.ZipException",
+		return newException(fault.CodeInstallRequirementNotMet, "java.util.zip.ZipException",
 			"zip END header not found"+e.Answer)
 	case jar.NotBiz:
-		return thrown(fault.CodeInstallRequirementNotMet, badManifest, e.Detail+e.Answer)
+		return newException(fault.CodeInstallRequirementNotMet, badManifest, e.Detail+e.Answer)
 	default:
-		return thrown(fault.CodePullBizError, "java.io.IOException", e.Detail)
+		return newException(fault.CodePullBizError, "java.io.IOException", e.Detail)
 	}
 }
 

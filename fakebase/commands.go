@@ -33,13 +33,13 @@ const (
 
 // commandResult is the result of a handler. Tunnels convert it to a response.
 type commandResult struct {
-	failed   bool
-	message  string
-	data     any // data of the response, of a type that dialect.render supports; may be nil
-	thrown   *exception
-	code     string // error code that the Koupleless documentation defines
-	unknown  bool   // the command is unknown
-	noAnswer bool   // no response is sent, because the process has ended or the command hangs
+	failed    bool
+	message   string
+	data      any // data of the response, of a type that dialect.render supports; may be nil
+	exception *exception
+	code      string // error code that the Koupleless documentation defines
+	unknown   bool   // the command is unknown
+	noAnswer  bool   // no response is sent, because the process has ended or the command hangs
 }
 
 // clientResponse is the response to an operation on a biz.
@@ -51,11 +51,11 @@ type clientResponse struct {
 
 func ok(data any) commandResult { return commandResult{data: data} }
 
-func failed(message, code string) commandResult {
+func rejectedResult(message, code string) commandResult {
 	return commandResult{failed: true, message: message, code: code}
 }
 
-func exceptionResult(ex *exception) commandResult { return commandResult{thrown: ex, code: ex.code} }
+func exceptionResult(ex *exception) commandResult { return commandResult{exception: ex, code: ex.code} }
 
 // errNoAnswer makes a command handler return without a response.
 var errNoAnswer = &exception{class: "process ended"}
@@ -81,8 +81,8 @@ func (l *incarnation) handle(sub subject, op func() commandResult) commandResult
 }
 
 // applyEarlyFaults applies the faults that act before the handler: latency, crash and error. Crash faults of installs
-// act later, while the main method runs. done reports whether out is already the result of the command.
-func (l *incarnation) applyEarlyFaults(sub subject) (out commandResult, done bool) {
+// act later, while the main method runs. isFinal reports whether out is already the result of the command.
+func (l *incarnation) applyEarlyFaults(sub subject) (out commandResult, isFinal bool) {
 	fs := &l.b.faults
 	if f, hit := fs.trigger(fault.KindLatency, sub); hit && !l.sleepOr(f.wait, f.cleared) {
 		return commandResult{noAnswer: true}, true
@@ -124,7 +124,7 @@ func (l *incarnation) query(sub subject, op func() commandResult) commandResult 
 // withLock runs an operation while it holds the lock of a biz identity (protocol 4.8). conflict reports whether the
 // operation did not run because another command has the lock.
 func (l *incarnation) withLock(id string, sub subject, op func() commandResult) (out commandResult, conflict bool) {
-	running, free := l.lock(id, sub.command)
+	running, free := l.tryLock(id, sub.command)
 	if free && l.b.faults.exceptionAt(stepLock, sub) != nil {
 		l.unlock(id)
 		running, free = cmdInstall, false
@@ -134,7 +134,7 @@ func (l *incarnation) withLock(id string, sub subject, op func() commandResult) 
 		if running == cmdUninstall || running == cmdSwitch { // the Koupleless documentation has no code for these
 			code = ""
 		}
-		return failed(fmt.Sprintf("FAILED:%s %s conflict, exist unfinished command(%s) for this biz",
+		return rejectedResult(fmt.Sprintf("FAILED:%s %s conflict, exist unfinished command(%s) for this biz",
 			id, sub.command, running), code), true
 	}
 	defer l.unlock(id)
@@ -144,7 +144,7 @@ func (l *incarnation) withLock(id string, sub subject, op func() commandResult) 
 	return op(), false
 }
 
-func (l *incarnation) lock(id, command string) (running string, free bool) {
+func (l *incarnation) tryLock(id, command string) (running string, free bool) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	if running, taken := l.locks[id]; taken {
@@ -172,8 +172,8 @@ func (l *incarnation) operate(req *bizRequest, sub subject, op func() commandRes
 // uninstallCommand executes uninstallBiz (protocol 4.6).
 func (l *incarnation) uninstallCommand(req *bizRequest) commandResult {
 	return l.namedCommand(cmdUninstall, req, func(sub subject) commandResult {
-		if l.expired(sub, req.BizModelVersion.value) {
-			return failed(fmt.Sprintf("can not access biz because the command is expired. bizIdentity: %s, "+
+		if l.isExpired(sub, req.BizModelVersion.value) {
+			return rejectedResult(fmt.Sprintf("can not access biz because the command is expired. bizIdentity: %s, "+
 				"bizModelVersion: %s", ark.ID(sub.biz, sub.version), req.BizModelVersion.value), "")
 		}
 		resp, ex := l.uninstall(sub)
@@ -202,9 +202,9 @@ func (l *incarnation) namedCommand(command string, req *bizRequest, op func(subj
 		case req == nil:
 			return exceptionResult(nullPointer(handlers[command], "getBizName()"))
 		case blank(req.BizName):
-			return exceptionResult(invalid(fault.CodeInvalidParameter, "bizName should not be blank"))
+			return exceptionResult(newValidationException(fault.CodeInvalidParameter, "bizName should not be blank"))
 		case blank(req.BizVersion):
-			return exceptionResult(invalid(fault.CodeInvalidParameter, "bizVersion should not be blank"))
+			return exceptionResult(newValidationException(fault.CodeInvalidParameter, "bizVersion should not be blank"))
 		case bool(req.Async) && blank(req.RequestID):
 			return exceptionResult(asyncWithoutID())
 		}
@@ -254,7 +254,7 @@ func (l *incarnation) queryAll() commandResult {
 	sub := subject{command: cmdQueryAll}
 	return l.query(sub, func() commandResult {
 		if l.b.faults.exceptionAt(stepFind, sub) != nil {
-			return failed("can not find biz", fault.CodeNoMatchedBiz)
+			return rejectedResult("can not find biz", fault.CodeNoMatchedBiz)
 		}
 		return ok(l.reportedModules())
 	})
@@ -274,7 +274,7 @@ func (l *incarnation) reportedModules() []Biz {
 func blank(t jsonString) bool { return strings.TrimSpace(t.value) == "" }
 
 func asyncWithoutID() *exception {
-	return invalid(fault.CodeInvalidParameter, "requestId should not be blank when async is true")
+	return newValidationException(fault.CodeInvalidParameter, "requestId should not be blank when async is true")
 }
 
 // handlers maps commands to the Java classes of their handlers.
@@ -286,7 +286,7 @@ var handlers = map[string]string{
 // nullPointer returns the NullPointerException of a handler that calls a method on a null request.
 func nullPointer(handler, method string) *exception {
 	return &exception{
-		class: "java.lang.NullPointerException", code: fault.CodeInvalidParameter, plain: true,
+		class: "java.lang.NullPointerException", code: fault.CodeInvalidParameter, fromArklet: true,
 		detail: fmt.Sprintf(`Cannot invoke "com.alipay.sofa.koupleless.arklet.core.command.builtin.handler.%s$Input.%s" because "input" is null`,
 			handler, method),
 	}

@@ -37,7 +37,7 @@ type known struct {
 
 var index = regexp.MustCompile(`\[\d+\]`)
 
-func (k *known) covers(name string, d mismatch) bool {
+func (k *known) matches(name string, d mismatch) bool {
 	d.Path = index.ReplaceAllString(d.Path, "[*]")
 	for _, pattern := range k.Recordings {
 		ok, err := path.Match(pattern, name)
@@ -78,7 +78,7 @@ func TestConformance(t *testing.T) {
 				found = replay(t, r)
 			}
 			for _, d := range found {
-				i := slices.IndexFunc(list, func(k *known) bool { return k.covers(name, d.mismatch) })
+				i := slices.IndexFunc(list, func(k *known) bool { return k.matches(name, d.mismatch) })
 				if i < 0 {
 					t.Errorf("%s: %s\n  real: %s\n  fake: %s", d.where, d.Path, d.Real, d.Fake)
 					continue

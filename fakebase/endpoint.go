@@ -139,14 +139,14 @@ func listenOn(addr string) func(context.Context) (net.Listener, error) {
 	}
 }
 
-func listenFirstFree(ctx context.Context, host string, first, last int) (net.Listener, error) {
+func listenFirstFree(ctx context.Context, host string, firstPort, lastPort int) (net.Listener, error) {
 	var err error
-	for port := first; port <= last; port++ {
+	for port := firstPort; port <= lastPort; port++ {
 		var ln net.Listener
 		ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 		if err == nil {
 			return ln, nil
 		}
 	}
-	return nil, fmt.Errorf("no free port from %d to %d on %s: %w", first, last, host, err)
+	return nil, fmt.Errorf("no free port from %d to %d on %s: %w", firstPort, lastPort, host, err)
 }

@@ -70,18 +70,18 @@ type exception struct {
 	detail string   // result of getMessage; empty = null
 	causes []string // causes as Throwable.toString formats them, outermost first
 	code   string   // error code that the Koupleless documentation defines
-	// plain reports whether arklet itself throws the exception. The message of such an exception is sent without the
-	// class. All other exceptions are wrapped.
-	plain bool
+	// fromArklet reports whether arklet itself throws the exception. The message of such an exception is sent without
+	// the class. All other exceptions are wrapped.
+	fromArklet bool
 }
 
-func thrown(code, class, detail string) *exception {
+func newException(code, class, detail string) *exception {
 	return &exception{class: class, detail: detail, code: code}
 }
 
-// invalid returns the exception for a request that arklet rejects as invalid.
-func invalid(code, message string) *exception {
-	return &exception{class: validationException, detail: message, code: code, plain: true}
+// newValidationException returns the exception for a request that arklet rejects as invalid.
+func newValidationException(code, message string) *exception {
+	return &exception{class: validationException, detail: message, code: code, fromArklet: true}
 }
 
 // String returns the text that Throwable.toString returns in Java.
@@ -95,7 +95,7 @@ func (e *exception) String() string {
 // message returns the text of the exception for the message of a response. Protocol 6 writes this text as x in
 // ISE(x).
 func (e *exception) message() string {
-	if e.plain {
+	if e.fromArklet {
 		return e.nullableDetail()
 	}
 	return e.String()
@@ -104,7 +104,7 @@ func (e *exception) message() string {
 // trace returns the stack trace of the exception as it appears in responses.
 func (e *exception) trace() string {
 	const frames = "\n\tat com.alipay.sofa.koupleless.arklet.core.command.executor.BizCommand.handle(fakebase)"
-	if e.plain {
+	if e.fromArklet {
 		return e.String() + frames + "\n"
 	}
 	trace := arkletException + ": " + e.String() + frames
@@ -127,14 +127,14 @@ func (e *exception) nullableDetail() string {
 func parseException(code, text string) *exception {
 	class, detail, found := strings.Cut(text, ": ")
 	if found && strings.Contains(class, ".") && !strings.ContainsAny(class, " /") {
-		return thrown(code, class, detail)
+		return newException(code, class, detail)
 	}
 	if !found && strings.Contains(text, ".") && !strings.ContainsAny(text, " /") {
-		return thrown(code, text, "")
+		return newException(code, text, "")
 	}
-	return thrown(code, "java.lang.RuntimeException", text)
+	return newException(code, "java.lang.RuntimeException", text)
 }
 
 func illegalState(code, format string, args ...any) *exception {
-	return thrown(code, "java.lang.IllegalStateException", fmt.Sprintf(format, args...))
+	return newException(code, "java.lang.IllegalStateException", fmt.Sprintf(format, args...))
 }

@@ -99,7 +99,7 @@ func (b *Base) Start(ctx context.Context) error {
 	for {
 		l := b.startIncarnation(ctx)
 		err := l.run()
-		l.end()
+		l.stop()
 		if ctx.Err() != nil {
 			return nil
 		}

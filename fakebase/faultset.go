@@ -90,9 +90,9 @@ func (s *faultSet) exceptionAt(step commandStep, sub subject) *exception {
 	spec := errorSpecs[f.Code]
 	text := strings.NewReplacer("$url", sub.url, "$main", sub.main).Replace(spec.text)
 	if spec.class == validationException {
-		return invalid(f.Code, text)
+		return newValidationException(f.Code, text)
 	}
-	return thrown(f.Code, spec.class, text)
+	return newException(f.Code, spec.class, text)
 }
 
 func (s *faultSet) triggerIf(sub subject, match func(*fault.Fault) bool) (triggeredFault, bool) {

@@ -44,7 +44,7 @@ func TestBizModelVersion(t *testing.T) {
 			b := start(t, Options{Identity: "b1", Generation: tt.generation})
 			synctest.Wait()
 			l := currentProcess(b)
-			if out := l.installCommand(forPod(tt.install)); out.failed || out.thrown != nil {
+			if out := l.installCommand(forPod(tt.install)); out.failed || out.exception != nil {
 				t.Fatalf("install: %+v", out)
 			}
 			out := l.uninstallCommand(forPod(tt.uninstall))
@@ -187,11 +187,11 @@ func TestWebByDefault(t *testing.T) {
 			l := currentProcess(b)
 			l.installCommand(request("1"))
 			out := l.installCommand(request("2"))
-			if (out.thrown != nil) != web || len(b.Status().Biz) == 1 != web {
+			if (out.exception != nil) != web || len(b.Status().Biz) == 1 != web {
 				t.Fatalf("second version: %+v, modules %+v", out, b.Status().Biz)
 			}
-			if web && !strings.Contains(strings.Join(out.thrown.causes, "\n"), "Child name [biz1] is not unique") {
-				t.Errorf("causes %q", out.thrown.causes)
+			if web && !strings.Contains(strings.Join(out.exception.causes, "\n"), "Child name [biz1] is not unique") {
+				t.Errorf("causes %q", out.exception.causes)
 			}
 		})
 	}

@@ -115,7 +115,7 @@ func (l *incarnation) healthCommand(req *healthRequest) commandResult {
 
 func (l *incarnation) health(req *healthRequest, sub subject) commandResult {
 	if l.b.faults.exceptionAt(stepFind, sub) != nil {
-		return failed(missingBiz(sub), fault.CodeNoMatchedBiz)
+		return rejectedResult(missingBiz(sub), fault.CodeNoMatchedBiz)
 	}
 	data := healthData{}
 	name, version := sub.biz, sub.version
@@ -123,7 +123,7 @@ func (l *incarnation) health(req *healthRequest, sub subject) commandResult {
 	switch kind {
 	case "", "system", "biz", "plugin":
 	default:
-		return exceptionResult(invalid(fault.CodeInvalidParameter, "type: "+kind+" can not be found"))
+		return exceptionResult(newValidationException(fault.CodeInvalidParameter, "type: "+kind+" can not be found"))
 	}
 	if kind == "" || kind == "system" {
 		if out := l.systemHealth(&data, req.Metrics); out.failed {
@@ -165,7 +165,7 @@ func (l *incarnation) systemHealth(data *healthData, metrics []jsonString) comma
 		case "jvm":
 			data.jvm = l.jvmHealth()
 		default:
-			return failed("indicator not registered", fault.CodeInvalidParameter)
+			return rejectedResult("indicator not registered", fault.CodeInvalidParameter)
 		}
 	}
 	return commandResult{}
@@ -179,12 +179,12 @@ func (l *incarnation) bizHealth(data *healthData, name, version string) commandR
 	case version == "":
 		data.bizs = slices.DeleteFunc(all, func(b Biz) bool { return b.Name != name })
 		if len(data.bizs) == 0 {
-			return failed(missingBiz(subject{biz: name}), fault.CodeNoMatchedBiz)
+			return rejectedResult(missingBiz(subject{biz: name}), fault.CodeNoMatchedBiz)
 		}
 	default:
 		i := slices.IndexFunc(all, func(b Biz) bool { return b.Name == name && b.Version == version })
 		if i < 0 {
-			return failed(missingBiz(subject{biz: name, version: version}), fault.CodeNoMatchedBiz)
+			return rejectedResult(missingBiz(subject{biz: name, version: version}), fault.CodeNoMatchedBiz)
 		}
 		data.biz = &all[i]
 	}
@@ -197,7 +197,7 @@ func pluginHealth(data *healthData, name string) commandResult {
 	case i >= 0:
 		data.plugin = &basePlugins[i]
 	case name != "":
-		return failed("can not find plugin", fault.CodeNoMatchedBiz)
+		return rejectedResult("can not find plugin", fault.CodeNoMatchedBiz)
 	default:
 		data.plugins = basePlugins
 	}

@@ -67,7 +67,7 @@ func (l *incarnation) openHTTP(o *HTTPOptions) error {
 		t.url = strings.TrimSuffix(o.HeartbeatEndpoint, "/") + "/heartbeat"
 		due := time.Now().Add(
 			l.b.opts.scaled(l.b.opts.InitialDelay + time.Duration(l.b.randomFloat()*float64(l.b.opts.HeartbeatJitter))))
-		l.after(time.Until(due), func() { t.heartbeat(due) })
+		l.runAfter(time.Until(due), func() { t.heartbeat(due) })
 	}
 	l.applyDisconnect()
 	return nil
@@ -101,7 +101,7 @@ func (t *httpTunnel) setRefusing(refuse bool) {
 		return
 	}
 	if err := t.endpoint.open(t.l.ctx, t.l.spawn); err != nil {
-		t.l.log.Warn("opening the arklet HTTP server again failed", "err", err)
+		t.l.log.Warn("reopening the arklet HTTP server failed", "err", err)
 	}
 }
 
@@ -158,7 +158,7 @@ func (t *httpTunnel) reply(method, path string, body []byte) []byte {
 		if t.l.b.opts.Faithful {
 			return nil
 		}
-		out = exceptionResult(invalid(fault.CodeInvalidParameter, err.Error()))
+		out = exceptionResult(newValidationException(fault.CodeInvalidParameter, err.Error()))
 	}
 	if out.noAnswer {
 		return nil
@@ -239,7 +239,7 @@ func (t *httpTunnel) heartbeat(due time.Time) {
 	for next.Before(now) { // the response took longer than the interval
 		next = next.Add(t.l.b.opts.heartbeatInterval(true))
 	}
-	t.l.after(next.Sub(now), func() { t.heartbeat(next) })
+	t.l.runAfter(next.Sub(now), func() { t.heartbeat(next) })
 }
 
 func (t *httpTunnel) sendHeartbeat() error {

@@ -272,7 +272,7 @@ func TestAsynchronousCommands(t *testing.T) {
 				t.Errorf("status of the conflict = %s, want %s", conflict.Status, wantStatus)
 			}
 			third := l.uninstallCommand(request("1"))
-			if lockHeld := third.thrown == nil && third.code == fault.CodeInstallBizExecuting; lockHeld == faithful {
+			if lockHeld := third.exception == nil && third.code == fault.CodeInstallBizExecuting; lockHeld == faithful {
 				t.Errorf("lock is held = %v (%+v)", lockHeld, third)
 			}
 			sleep(10 * time.Second)

@@ -35,16 +35,16 @@ type incarnation struct {
 	booted    bool // the application has started
 	container *ark.Container
 	// staticsPending reports whether static modules are still starting.
-	staticsPending bool
-	metaspaceUse   metaspace
-	charged        map[string]int64       // metaspace in bytes by biz identity
-	stopTimes      map[string]Delay       // how long stopping a biz takes, by biz identity
-	modelVersions  map[string]string      // bizModelVersion of the install by biz identity (generation D)
-	refusesTraffic bool                   // the readiness is REFUSING_TRAFFIC because of a module (protocol 8)
-	failures       map[string]failedStart // modules that failed to start; included in the health of the base
-	orphaned       bool                   // see healthInput.orphaned
-	locks          map[string]string      // running commands by biz identity
-	ops            map[string]*processRecord
+	staticsPending   bool
+	metaspaceUse     metaspace
+	chargedMetaspace map[string]int64       // metaspace in bytes by biz identity
+	stopTimes        map[string]Delay       // how long stopping a biz takes, by biz identity
+	modelVersions    map[string]string      // bizModelVersion of the install by biz identity (generation D)
+	refusesTraffic   bool                   // the readiness is REFUSING_TRAFFIC because of a module (protocol 8)
+	failures         map[string]failedStart // modules that failed to start; included in the health of the base
+	orphaned         bool                   // see healthInput.orphaned
+	locks            map[string]string      // running commands by biz identity
+	ops              map[string]*processRecord
 
 	async pool
 	mqtt  *mqttTunnel
@@ -64,7 +64,7 @@ func (b *Base) startIncarnation(ctx context.Context) *incarnation {
 		b: b, identity: b.identity, started: time.Now(),
 		log:          b.log.With("base", b.identity),
 		metaspaceUse: newMetaspace(b.opts.Metaspace),
-		timers:       map[*pendingTimer]struct{}{}, charged: map[string]int64{}, stopTimes: map[string]Delay{},
+		timers:       map[*pendingTimer]struct{}{}, chargedMetaspace: map[string]int64{}, stopTimes: map[string]Delay{},
 		modelVersions: map[string]string{},
 		failures:      map[string]failedStart{}, locks: map[string]string{}, ops: map[string]*processRecord{},
 	}
@@ -86,7 +86,7 @@ func (l *incarnation) run() error {
 	l.scheduleCrash()
 	l.b.reopenWeb(l)
 	if d := l.b.opts.scaled(l.b.opts.StartupTime); d > 0 {
-		l.after(d, l.boot)
+		l.runAfter(d, l.boot)
 	} else {
 		l.boot()
 	}
@@ -106,7 +106,7 @@ func (l *incarnation) run() error {
 	return nil
 }
 
-func (l *incarnation) end() {
+func (l *incarnation) stop() {
 	l.cancel(errEnded)
 	l.b.mu.Lock()
 	l.ended = true
@@ -128,7 +128,7 @@ func (l *incarnation) boot() {
 	l.booted, l.staticsPending = true, len(l.b.opts.StaticBiz) > 0
 	l.b.mu.Unlock()
 	if len(l.b.opts.StaticBiz) == 0 {
-		l.ready()
+		l.emitReady()
 		return
 	}
 	l.spawn(l.startStatics)
@@ -143,7 +143,7 @@ func (l *incarnation) startStatics() {
 	if out.noAnswer {
 		return
 	}
-	succeeded := !out.failed && out.thrown == nil
+	succeeded := !out.failed && out.exception == nil
 	resp, _ := out.data.(batchResponse)
 	var failures []string
 	for i := range batch.BizList {
@@ -168,11 +168,11 @@ func (l *incarnation) startStatics() {
 		l.log.Warn("some static modules failed to start", "failed", failures)
 		return
 	}
-	l.ready()
+	l.emitReady()
 }
 
-// ready emits EventReady, unless a fault makes the start of the base fail.
-func (l *incarnation) ready() {
+// emitReady emits EventReady, unless a fault makes the start of the base fail.
+func (l *incarnation) emitReady() {
 	if _, failed := l.b.faults.inEffectFor(fault.KindStartFailed, subject{}); !failed {
 		l.emit(EventReady)
 	}
@@ -192,8 +192,8 @@ func (l *incarnation) spawn(fn func()) bool {
 
 type pendingTimer struct{ timer *time.Timer }
 
-// after runs fn in a timer goroutine after d, unless the process has ended by then.
-func (l *incarnation) after(d time.Duration, fn func()) {
+// runAfter runs fn in a timer goroutine after d, unless the process has ended by then.
+func (l *incarnation) runAfter(d time.Duration, fn func()) {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	if l.ended {
@@ -271,7 +271,7 @@ func (l *incarnation) scheduleCrash() {
 	switch {
 	case !ok:
 	case f.wait > 0:
-		l.after(f.wait, func() { l.crash(f.Fault) })
+		l.runAfter(f.wait, func() { l.crash(f.Fault) })
 	default:
 		l.crash(f.Fault)
 	}

@@ -59,9 +59,9 @@ func (l *incarnation) rememberModelVersion(sub subject, version string) {
 	l.modelVersions[ark.ID(sub.biz, sub.version)] = version
 }
 
-// expired reports whether the module was installed with another bizModelVersion than the given one (protocol 4.10).
+// isExpired reports whether the module was installed with another bizModelVersion than the given one (protocol 4.10).
 // Without a bizModelVersion in both commands, a command does not expire.
-func (l *incarnation) expired(sub subject, version string) bool {
+func (l *incarnation) isExpired(sub subject, version string) bool {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
 	installed := l.modelVersions[ark.ID(sub.biz, sub.version)]
@@ -89,18 +89,18 @@ func (l *incarnation) validateInstall(req bizRequest) (bizRequest, *exception) {
 	case bool(req.Async) && blank(req.RequestID):
 		return req, asyncWithoutID()
 	case blank(req.BizURL):
-		return req, invalid(fault.CodeInvalidParameter, "bizUrl should not be blank")
+		return req, newValidationException(fault.CodeInvalidParameter, "bizUrl should not be blank")
 	case blank(req.BizName) && blank(req.BizVersion):
 		f, ex := l.resolve(&req)
 		switch {
 		case ex == errNoAnswer:
 			return req, ex
 		case ex != nil:
-			return req, invalid(ex.code, "refresh biz info from jar failed: "+ex.nullableDetail())
+			return req, newValidationException(ex.code, "refresh biz info from jar failed: "+ex.nullableDetail())
 		}
 		req.BizName, req.BizVersion = jsonString{f.Name, true}, jsonString{f.Version, true}
 	case blank(req.BizName) || blank(req.BizVersion):
-		return req, invalid(fault.CodeInvalidParameter,
+		return req, newValidationException(fault.CodeInvalidParameter,
 			"bizName and bizVersion should be both blank or both not blank.")
 	}
 	return req, nil
@@ -179,7 +179,7 @@ var errRepeated = &exception{class: "biz is registered"}
 func (l *incarnation) register(f resolvedModule, origin ark.Origin, sub subject) *exception {
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()
-	if _, taken := l.container.Get(f.ID()); !taken && !l.metaspaceUse.allowed(f.Metaspace) {
+	if _, taken := l.container.Get(f.ID()); !taken && !l.metaspaceUse.passesThreshold(f.Metaspace) {
 		return outOfMetaspace()
 	}
 	if err := l.container.Register(f.Spec, origin, time.Now()); err != nil {
@@ -204,7 +204,7 @@ func (l *incarnation) finishStart(f resolvedModule, origin ark.Origin, ex *excep
 		ex = outOfMetaspace()
 	}
 	if ex == nil && f.web && l.pathTakenLocked(f) {
-		ex = thrown(fault.CodeInstallBizUserError, "java.lang.reflect.InvocationTargetException", "")
+		ex = newException(fault.CodeInstallBizUserError, "java.lang.reflect.InvocationTargetException", "")
 		ex.causes = []string{
 			"org.springframework.context.ApplicationContextException: Unable to start web server",
 			"java.lang.IllegalArgumentException: Child name [" + f.WebContextPath + "] is not unique",
@@ -221,7 +221,7 @@ func (l *incarnation) finishStart(f resolvedModule, origin ark.Origin, ex *excep
 		return Biz{}, illegalState(fault.CodeUnknown, "%v", err)
 	}
 	l.metaspaceUse.add(f.Metaspace)
-	l.charged[id] = f.Metaspace
+	l.chargedMetaspace[id] = f.Metaspace
 	for other, fs := range l.failures {
 		if fs.name == f.Name {
 			delete(l.failures, other)
@@ -255,7 +255,7 @@ func (l *incarnation) repeatCode(sub subject) string {
 }
 
 func outOfMetaspace() *exception {
-	return thrown(fault.CodeMetaspaceFull, "java.lang.OutOfMemoryError", "Metaspace")
+	return newException(fault.CodeMetaspaceFull, "java.lang.OutOfMemoryError", "Metaspace")
 }
 
 // asReported returns a biz as the base reports it, including the effects of flapping and clockSkew faults.

@@ -14,15 +14,15 @@ type link struct {
 	l    *incarnation
 	send func(topic string, payload []byte) error
 
-	mu    sync.Mutex
-	held  []func()        // messages that are held until the next message is sent
-	queue []queuedMessage // messages that are waiting on a slow link
-	busy  bool            // a timer is running for the head of the queue
+	mu           sync.Mutex
+	heldMessages []func()        // messages that are held until the next message is sent
+	queue        []queuedMessage // messages that are waiting on a slow link
+	busy         bool            // a timer is running for the head of the queue
 }
 
 type queuedMessage struct {
-	due time.Time
-	do  func()
+	due  time.Time
+	send func()
 }
 
 // publish sends data in an envelope. It returns an error if sending fails immediately. It logs the errors of delayed
@@ -58,7 +58,7 @@ func (k *link) publish(topic string, data []byte) error {
 		return nil
 	}
 	if f, hit := fs.trigger(fault.KindDelay, sub); hit {
-		k.l.after(f.wait, sendLater)
+		k.l.runAfter(f.wait, sendLater)
 		return nil
 	}
 	if f, hit := fs.trigger(fault.KindReorder, sub); hit {
@@ -71,26 +71,26 @@ func (k *link) publish(topic string, data []byte) error {
 }
 
 // deliver passes a received message to the base. If the link is slow, it delays the message.
-func (k *link) deliver(do func()) {
+func (k *link) deliver(send func()) {
 	if f, hit := k.l.b.faults.trigger(fault.KindSlowLink, subject{}); hit {
-		k.enqueue(f.wait, do)
+		k.enqueue(f.wait, send)
 		return
 	}
-	do()
+	send()
 }
 
 // holdForReorder holds a message until the next message has been sent, but at most for d.
-func (k *link) holdForReorder(d time.Duration, do func()) {
+func (k *link) holdForReorder(d time.Duration, send func()) {
 	k.mu.Lock()
-	k.held = append(k.held, do)
+	k.heldMessages = append(k.heldMessages, send)
 	k.mu.Unlock()
-	k.l.after(d, k.releaseHeld)
+	k.l.runAfter(d, k.releaseHeld)
 }
 
 func (k *link) releaseHeld() {
 	k.mu.Lock()
-	held := k.held
-	k.held = nil
+	held := k.heldMessages
+	k.heldMessages = nil
 	k.mu.Unlock()
 	for _, do := range held {
 		do()
@@ -98,13 +98,13 @@ func (k *link) releaseHeld() {
 }
 
 // enqueue queues a message on a slow link. The queue preserves the order of messages.
-func (k *link) enqueue(d time.Duration, do func()) {
+func (k *link) enqueue(d time.Duration, send func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.queue = append(k.queue, queuedMessage{time.Now().Add(d), do})
+	k.queue = append(k.queue, queuedMessage{time.Now().Add(d), send})
 	if !k.busy {
 		k.busy = true
-		k.l.after(d, k.advance)
+		k.l.runAfter(d, k.advance)
 	}
 }
 
@@ -120,12 +120,12 @@ func (k *link) advance() {
 		head := k.queue[0]
 		if wait := time.Until(head.due); wait > 0 {
 			k.mu.Unlock()
-			k.l.after(wait, k.advance)
+			k.l.runAfter(wait, k.advance)
 			return
 		}
 		k.queue = k.queue[1:]
 		k.mu.Unlock()
-		head.do()
+		head.send()
 	}
 }
 

@@ -88,8 +88,8 @@ func (m *metaspace) fits(size int64) bool {
 	return m.model.Max < 0 || m.used+size <= m.model.Max
 }
 
-// allowed reports whether the install of a module with size bytes passes the threshold check.
-func (m *metaspace) allowed(size int64) bool {
+// passesThreshold reports whether the install of a module with size bytes passes the threshold check.
+func (m *metaspace) passesThreshold(size int64) bool {
 	if m.model.Threshold == 0 || m.model.Max < 0 {
 		return true
 	}
@@ -109,10 +109,10 @@ func (m *metaspace) free(size int64) {
 	m.used -= size - int64(float64(size)*m.model.Leak)
 }
 
-// status returns the metaspace usage. If full is true, it reports an exhausted metaspace.
-func (m *metaspace) status(full bool) MetaspaceStatus {
+// status returns the metaspace usage. If exhausted is true, it reports an exhausted metaspace.
+func (m *metaspace) status(exhausted bool) MetaspaceStatus {
 	s := MetaspaceStatus{Used: m.used, Committed: m.committed, Max: m.model.Max}
-	if full && s.Max >= 0 {
+	if exhausted && s.Max >= 0 {
 		s.Used, s.Committed = s.Max, s.Max
 	}
 	return s

@@ -70,13 +70,13 @@ func (o *MQTTOptions) dialer() (func(context.Context) (net.Conn, error), error) 
 
 // onConnect subscribes to the command topics after each connection handshake. After the first handshake of the
 // process, it also requests the baseline and starts the heartbeats (protocol 3.2).
-func (t *mqttTunnel) onConnect(first bool) {
+func (t *mqttTunnel) onConnect(firstConnect bool) {
 	if err := t.client.Subscribe(t.prefix+"+", t.prefix+"base/baseline"); err != nil {
 		t.l.log.Debug("subscribing failed", "err", err)
 	}
 	t.l.emit(EventConnected)
-	t.l.log.Info("base connected", "first", first)
-	if !first {
+	t.l.log.Info("base connected", "first", firstConnect)
+	if !firstConnect {
 		return
 	}
 	var query any = t.l.metadata()
@@ -91,7 +91,7 @@ func (t *mqttTunnel) onConnect(first bool) {
 		return
 	}
 	due := time.Now().Add(delay)
-	t.l.after(delay, func() { t.heartbeat(due) })
+	t.l.runAfter(delay, func() { t.heartbeat(due) })
 }
 
 func (t *mqttTunnel) onLost(err error) {
@@ -111,7 +111,7 @@ func (t *mqttTunnel) heartbeat(due time.Time) {
 		t.l.log.Debug("sending a heartbeat failed", "err", err)
 	}
 	next := due.Add(t.l.b.opts.heartbeatInterval(false))
-	t.l.after(time.Until(next), func() { t.heartbeat(next) })
+	t.l.runAfter(time.Until(next), func() { t.heartbeat(next) })
 }
 
 func (t *mqttTunnel) sendHeartbeat() error {
@@ -179,20 +179,21 @@ func (t *mqttTunnel) answerOperation(command string, req *bizRequest, out comman
 	if out.noAnswer || out.unknown {
 		return
 	}
-	msg := wireOperation{BizName: req.BizName, BizVersion: req.BizVersion, Command: command, Response: t.d.output(out)}
+	msg := wireOperation{BizName: req.BizName, BizVersion: req.BizVersion, Command: command,
+		Response: t.d.encodeOutput(out)}
 	generation := t.l.b.opts.Generation
 	if generation == GenerationD {
 		msg.BizModelVersion = req.BizModelVersion
 	}
-	if generation.isOld() && out.thrown != nil || generation == GenerationA && out.failed {
+	if generation.isOld() && out.exception != nil || generation == GenerationA && out.failed {
 		msg.BizName, msg.BizVersion = jsonString{}, jsonString{}
 	}
-	if generation == GenerationA && !out.failed && out.thrown == nil {
+	if generation == GenerationA && !out.failed && out.exception == nil {
 		t.publishBizList()
 		return
 	}
 	t.publish("bizOperation", msg)
-	if generation == GenerationB && out.thrown == nil {
+	if generation == GenerationB && out.exception == nil {
 		t.publishBizList()
 	}
 }
@@ -208,14 +209,14 @@ func (t *mqttTunnel) onQueryAll([]byte) {
 
 func (t *mqttTunnel) answerQueryAll(out commandResult) {
 	switch {
-	case out.noAnswer || out.unknown || out.thrown != nil:
+	case out.noAnswer || out.unknown || out.exception != nil:
 	case t.l.b.opts.Generation == GenerationA:
-		t.publish("biz", t.d.output(out))
+		t.publish("biz", t.d.encodeOutput(out))
 	case out.failed:
-		t.publish("simpleBiz", t.d.output(out))
+		t.publish("simpleBiz", t.d.encodeOutput(out))
 	default:
 		list, _ := out.data.([]Biz)
-		t.publish("simpleBiz", t.d.simple(list, t.l.b.opts.Generation))
+		t.publish("simpleBiz", t.d.encodeSimpleBiz(list, t.l.b.opts.Generation))
 	}
 }
 
@@ -226,10 +227,10 @@ func (t *mqttTunnel) onHealth(payload []byte) {
 		return
 	}
 	out := t.l.healthCommand(req)
-	if out.noAnswer || out.unknown || out.thrown != nil {
+	if out.noAnswer || out.unknown || out.exception != nil {
 		return // after an exception, there is no response
 	}
-	t.publish("health", t.d.output(out))
+	t.publish("health", t.d.encodeOutput(out))
 }
 
 // onBaseline installs the modules of a received baseline.
@@ -250,7 +251,7 @@ func (t *mqttTunnel) onBaseline(payload []byte) {
 	default:
 		out := t.l.batchCommand(req, ark.Replay)
 		if !out.noAnswer && !out.unknown {
-			t.publish("batchInstallBizResponse", wireOperation{Command: cmdBatch, Response: t.d.output(out)})
+			t.publish("batchInstallBizResponse", wireOperation{Command: cmdBatch, Response: t.d.encodeOutput(out)})
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (l *incarnation) operateAsync(requestID, id string, req any, sub subject, o
 	l.b.mu.Lock()
 	if _, known := l.ops[requestID]; known {
 		l.b.mu.Unlock()
-		return failed("The request corresponding to the requestId("+requestID+") has been executed.",
+		return rejectedResult("The request corresponding to the requestId("+requestID+") has been executed.",
 			fault.CodeInvalidParameter)
 	}
 	l.ops[requestID] = r
@@ -69,8 +69,8 @@ func (l *incarnation) execute(r *processRecord, id string, sub subject, op func(
 		} else {
 			r.status = opsFailed
 		}
-	case out.thrown != nil:
-		r.status, r.thrown, r.message, r.code = opsFailed, out.thrown, out.thrown.message(), out.code
+	case out.exception != nil:
+		r.status, r.thrown, r.message, r.code = opsFailed, out.exception, out.exception.message(), out.code
 	default:
 		r.status = opsSucceeded
 		if out.failed {
@@ -84,15 +84,15 @@ func (l *incarnation) queryOps(req *opsRequest) commandResult {
 	return l.query(subject{command: cmdQueryOps}, func() commandResult {
 		switch {
 		case req == nil:
-			return exceptionResult(invalid(fault.CodeInvalidParameter, "request is null"))
+			return exceptionResult(newValidationException(fault.CodeInvalidParameter, "request is null"))
 		case blank(req.RequestID):
-			return exceptionResult(invalid(fault.CodeInvalidParameter, "requestId is blank"))
+			return exceptionResult(newValidationException(fault.CodeInvalidParameter, "requestId is blank"))
 		}
 		l.b.mu.Lock()
 		defer l.b.mu.Unlock()
 		r, known := l.ops[req.RequestID.value]
 		if !known {
-			return failed("Not found the corresponding ops record.", fault.CodeInvalidParameter)
+			return rejectedResult("Not found the corresponding ops record.", fault.CodeInvalidParameter)
 		}
 		return ok(*r)
 	})

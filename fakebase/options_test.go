@@ -110,11 +110,11 @@ func TestMetaspaceModel(t *testing.T) {
 		t.Error("fits(1) = true for a full metaspace")
 	}
 	m = newMetaspace(Metaspace{Used: 100, Max: 1000, Threshold: 50}.withDefaults())
-	if !m.allowed(400) || m.allowed(401) {
+	if !m.passesThreshold(400) || m.passesThreshold(401) {
 		t.Error("threshold of 50 % of 1000 bytes does not reject 501 bytes, or rejects 500 bytes")
 	}
 	m = newMetaspace(Metaspace{Max: -1, Threshold: 1}.withDefaults())
-	if !m.fits(1<<40) || !m.allowed(1<<40) || m.status(true).Max != -1 {
+	if !m.fits(1<<40) || !m.passesThreshold(1<<40) || m.status(true).Max != -1 {
 		t.Error("unlimited metaspace has a limit")
 	}
 }

@@ -35,7 +35,7 @@ type observer struct {
 	problem string // first violation that was found
 }
 
-func (o *observer) complain(format string, args ...any) {
+func (o *observer) reportProblem(format string, args ...any) {
 	if o.problem == "" {
 		o.problem = fmt.Sprintf(format, args...)
 	}
@@ -43,24 +43,25 @@ func (o *observer) complain(format string, args ...any) {
 
 // follow updates the observed state with each event, and compares it with the status after the event.
 func (o *observer) follow(e Event, after Status) {
-	o.see(e)
+	o.apply(e)
 	listed := map[string]State{}
 	for _, biz := range after.Biz {
 		listed[biz.ID()] = biz.State
 	}
 	if !maps.Equal(listed, o.states) {
-		o.complain("after event %d, %s %s:%s to %s, the base lists %v, observed %v", e.Seq, e.Kind, e.Biz, e.Version,
+		o.reportProblem("after event %d, %s %s:%s to %s, the base lists %v, observed %v", e.Seq, e.Kind, e.Biz,
+			e.Version,
 			e.To, listed, o.states)
 	}
 }
 
-func (o *observer) see(e Event) {
+func (o *observer) apply(e Event) {
 	o.seq++
 	if e.Seq != o.seq {
-		o.complain("event %d came as number %d", e.Seq, o.seq)
+		o.reportProblem("event %d came as number %d", e.Seq, o.seq)
 	}
 	if e.Time.Before(o.last) {
-		o.complain("event %d goes back in time", e.Seq)
+		o.reportProblem("event %d goes back in time", e.Seq)
 	}
 	o.last = e.Time
 	switch e.Kind {
@@ -78,7 +79,7 @@ func (o *observer) change(e Event) {
 		from = StateUnresolved
 	}
 	if from != e.From || !slices.Contains(steps[from], e.To) {
-		o.complain("%s goes from %s (seen as %s) to %s", id, e.From, from, e.To)
+		o.reportProblem("%s goes from %s (seen as %s) to %s", id, e.From, from, e.To)
 	}
 	o.states[id] = e.To
 	if e.To == StateStopped || e.To == StateUnresolved {
@@ -91,7 +92,7 @@ func (o *observer) change(e Event) {
 		}
 	}
 	if active > 1 && o.opts.Activation != ActivateMulti {
-		o.complain("%d versions of %s are active", active, e.Biz)
+		o.reportProblem("%d versions of %s are active", active, e.Biz)
 	}
 }
 
@@ -115,7 +116,7 @@ func (o *observer) compare(b *Base) string {
 		return fmt.Sprintf("listed %v, observed %v", listed, o.states)
 	}
 	used := int64(53 * mib)
-	for id, size := range l.charged {
+	for id, size := range l.chargedMetaspace {
 		used += size
 		if s := listed[id]; s != StateActivated && s != StateDeactivated && s != StateBroken {
 			return fmt.Sprintf("%s is charged in state %q", id, s)
@@ -130,8 +131,8 @@ func (o *observer) compare(b *Base) string {
 	return ""
 }
 
-// op is a random operation on a base.
-type op struct {
+// randomOperation is a random operation on a base.
+type randomOperation struct {
 	Do           string
 	Biz, Version string
 	First        bool // whether to install with the strategy uninstallThenInstall
@@ -140,8 +141,8 @@ type op struct {
 	Wait         time.Duration // time to wait after the operation
 }
 
-var ops = rapid.Custom(func(t *rapid.T) op {
-	return op{
+var ops = rapid.Custom(func(t *rapid.T) randomOperation {
+	return randomOperation{
 		Do: rapid.SampledFrom(
 			[]string{"install", "install", "install", "uninstall", "uninstall", "switch", "batch", "error", "fault",
 				"crash", "restart"}).Draw(t, "do"),
@@ -182,7 +183,7 @@ func TestBaseInvariants(t *testing.T) {
 
 // play runs a sequence of operations. It returns a description of the first violated invariant; empty if none was
 // violated.
-func play(opts Options, sequence []op) string {
+func play(opts Options, sequence []randomOperation) string {
 	b, err := New(opts)
 	if err != nil {
 		return err.Error()
@@ -230,7 +231,7 @@ func play(opts Options, sequence []op) string {
 }
 
 // run executes the operation on the base. Commands run on separate goroutines.
-func (x op) run(b *Base) error {
+func (x randomOperation) run(b *Base) error {
 	req := request(x.Version)
 	req.BizName.value = x.Biz
 	if x.First {

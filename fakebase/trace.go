@@ -73,8 +73,8 @@ func (l *incarnation) traceCommand(sub subject, out commandResult, elapsed time.
 		Identity: l.identity, Name: sub.command, Biz: sub.biz, Version: sub.version,
 		Code: out.code, Message: out.message, Elapsed: elapsed,
 	}
-	if out.thrown != nil {
-		c.Message = out.thrown.message()
+	if out.exception != nil {
+		c.Message = out.exception.message()
 	}
 	if r, ok := out.data.(clientResponse); ok {
 		if c.Message == "" || out.failed {

@@ -36,7 +36,7 @@ func (l *incarnation) uninstall(sub subject) (clientResponse, *exception) {
 	case errors.Is(err, ark.ErrNotFound):
 		return missing, nil
 	case err != nil:
-		return clientResponse{}, thrown(fault.CodeUninstallBizFailed, "java.lang.IllegalArgumentException",
+		return clientResponse{}, newException(fault.CodeUninstallBizFailed, "java.lang.IllegalArgumentException",
 			"BizState must be ACTIVATED, DEACTIVATED or BROKEN.")
 	}
 	l.refuseTraffic(true)
@@ -131,7 +131,7 @@ func (l *incarnation) applyUninstalled() {
 				return
 			}
 			if _, ex := l.uninstall(sub); ex != nil && ex != errNoAnswer {
-				l.log.Info("uninstalling a biz for a fault failed", "biz", m.ID(), "err", ex.message())
+				l.log.Info("a fault could not uninstall a biz", "biz", m.ID(), "err", ex.message())
 			}
 		})
 	}
@@ -152,8 +152,8 @@ func (l *incarnation) failUninstall(id string) {
 // releaseLocked frees the metaspace of a biz that is no longer registered. The caller holds b.mu.
 func (l *incarnation) releaseLocked(id string) {
 	if _, registered := l.container.Get(id); !registered {
-		l.metaspaceUse.free(l.charged[id])
-		delete(l.charged, id)
+		l.metaspaceUse.free(l.chargedMetaspace[id])
+		delete(l.chargedMetaspace, id)
 		delete(l.stopTimes, id)
 		delete(l.modelVersions, id)
 	}

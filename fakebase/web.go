@@ -19,9 +19,9 @@ type webPort struct {
 	b        *Base
 	endpoint endpoint
 
-	mu       sync.Mutex
-	wanted   bool
-	inFlight map[*moduleRequest]string // biz identities of in-flight requests
+	mu             sync.Mutex
+	startRequested bool
+	inFlight       map[*moduleRequest]string // biz identities of in-flight requests
 }
 
 // moduleRequest is an in-flight request to a module.
@@ -42,7 +42,7 @@ func (b *Base) WebAddr(ctx context.Context) (string, error) {
 	w := &b.web
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.wanted = true
+	w.startRequested = true
 	if addr := w.endpoint.address(); addr != "" {
 		return addr, nil
 	}
@@ -68,7 +68,7 @@ func (b *Base) WebAddr(ctx context.Context) (string, error) {
 // reopenWeb opens the listener for a new process if WebAddr was called before the process started.
 func (b *Base) reopenWeb(l *incarnation) {
 	b.web.mu.Lock()
-	wanted := b.web.wanted
+	wanted := b.web.startRequested
 	b.web.mu.Unlock()
 	if _, refuse := b.faults.inEffectFor(fault.KindWebRefuse, subject{}); refuse || !wanted {
 		return
@@ -143,7 +143,7 @@ type moduleResponse struct {
 }
 
 func (l *incarnation) serveModule(rw http.ResponseWriter, r *http.Request, path string) {
-	if !l.up() {
+	if !l.isUp() {
 		writeJSON(rw, http.StatusServiceUnavailable, map[string]string{"error": "the base is starting"})
 		return
 	}
@@ -209,8 +209,8 @@ func (l *incarnation) startRequest(path string, f *moduleRequest) (Biz, bool) {
 	return biz, true
 }
 
-// up reports whether the application of the base has started successfully.
-func (l *incarnation) up() bool {
+// isUp reports whether the application of the base has started successfully.
+func (l *incarnation) isUp() bool {
 	_, failed := l.b.faults.inEffectFor(fault.KindStartFailed, subject{})
 	l.b.mu.Lock()
 	defer l.b.mu.Unlock()

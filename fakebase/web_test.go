@@ -18,16 +18,16 @@ import (
 	"github.com/koupleless/koupsandbox/fakebase/fault"
 )
 
-// webRig consists of a base without tunnels, the address of its listener for module traffic, and an HTTP client
+// webFixture consists of a base without tunnels, the address of its listener for module traffic, and an HTTP client
 // without keep-alive.
-type webRig struct {
+type webFixture struct {
 	t      *testing.T
 	b      *Base
 	addr   string
 	client *http.Client
 }
 
-func newWebRig(t *testing.T, opts Options) *webRig {
+func newWebFixture(t *testing.T, opts Options) *webFixture {
 	t.Helper()
 	if opts.Catalogue == nil {
 		opts.Catalogue = &Catalogue{Fetch: FetchNever}
@@ -39,7 +39,7 @@ func newWebRig(t *testing.T, opts Options) *webRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &webRig{t, b, addr,
+	return &webFixture{t, b, addr,
 		&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}}
 }
 
@@ -58,25 +58,25 @@ func waitForStatus(t *testing.T, b *Base, condition func(Status) bool) {
 	}
 }
 
-func (r *webRig) incarnation() *incarnation {
+func (r *webFixture) incarnation() *incarnation {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
 	return r.b.current
 }
 
 // install executes installBiz directly, without a tunnel.
-func (r *webRig) install(version string) commandResult {
+func (r *webFixture) install(version string) commandResult {
 	req := bizRequest{BizName: jsonString{"biz1", true}, BizVersion: jsonString{version, true},
 		BizURL: jsonString{"http://h/x.jar", true}}
 	return r.incarnation().installCommand(&req)
 }
 
-func (r *webRig) uninstall(version string) commandResult {
+func (r *webFixture) uninstall(version string) commandResult {
 	req := bizRequest{BizName: jsonString{"biz1", true}, BizVersion: jsonString{version, true}}
 	return r.incarnation().uninstallCommand(&req)
 }
 
-func (r *webRig) get(path string) (int, string, error) {
+func (r *webFixture) get(path string) (int, string, error) {
 	resp, err := r.client.Get("http://" + r.addr + path)
 	if err != nil {
 		return 0, "", err
@@ -88,7 +88,7 @@ func (r *webRig) get(path string) (int, string, error) {
 
 // expect compares a response with the expected status and body. body is the complete body if it is JSON, otherwise a
 // part of the body.
-func (r *webRig) expect(path string, status int, body string) {
+func (r *webFixture) expect(path string, status int, body string) {
 	r.t.Helper()
 	gotStatus, gotBody, err := r.get(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *webRig) expect(path string, status int, body string) {
 }
 
 func TestModuleTraffic(t *testing.T) {
-	r := newWebRig(t, Options{Activation: ActivateNewModule})
+	r := newWebFixture(t, Options{Activation: ActivateNewModule})
 	r.expect("/biz1/hello", 404, "/biz1")
 	r.install("1")
 	r.expect("/biz1/hello", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"1","request":1}`)
@@ -119,21 +119,21 @@ func TestModuleTraffic(t *testing.T) {
 }
 
 func TestRootModuleServesOtherPaths(t *testing.T) {
-	r := newWebRig(t, Options{
+	r := newWebFixture(t, Options{
 		Catalogue: &Catalogue{Fetch: FetchNever, Modules: []Module{{Name: "biz1", WebContextPath: "/"}}}})
 	r.install("1")
 	r.expect("/anything", 200, `{"base":"b1","hostName":"base-1","biz":"biz1","version":"1","request":1}`)
 }
 
 func TestStartingBaseRejectsTraffic(t *testing.T) {
-	r := newWebRig(t, Options{StartupTime: time.Hour})
+	r := newWebFixture(t, Options{StartupTime: time.Hour})
 	r.install("1")
 	r.expect("/biz1", 503, `{"error":"the base is starting"}`)
 }
 
 // startRequest sends a request, and waits until the module is processing the request. The returned channel receives
 // the result.
-func (r *webRig) startRequest() <-chan error {
+func (r *webFixture) startRequest() <-chan error {
 	done := make(chan error, 1)
 	go func() {
 		_, _, err := r.get("/biz1")
@@ -156,7 +156,7 @@ func isReset(err error) bool {
 }
 
 func TestUninstallAbortsRequests(t *testing.T) {
-	r := newWebRig(t, Options{Web: &WebOptions{RequestDuration: time.Hour}})
+	r := newWebFixture(t, Options{Web: &WebOptions{RequestDuration: time.Hour}})
 	r.install("1")
 	done := r.startRequest()
 	r.uninstall("1")
@@ -166,7 +166,8 @@ func TestUninstallAbortsRequests(t *testing.T) {
 }
 
 func TestSwitchDoesNotAbortRequests(t *testing.T) {
-	r := newWebRig(t, Options{Activation: ActivateNewModule, Web: &WebOptions{RequestDuration: 50 * time.Millisecond}})
+	r := newWebFixture(t, Options{Activation: ActivateNewModule,
+		Web: &WebOptions{RequestDuration: 50 * time.Millisecond}})
 	r.install("1")
 	done := make(chan string, 1)
 	go func() {
@@ -181,7 +182,7 @@ func TestSwitchDoesNotAbortRequests(t *testing.T) {
 }
 
 func TestCrashAbortsRequestsAndRestartKeepsAddress(t *testing.T) {
-	r := newWebRig(t, Options{Web: &WebOptions{RequestDuration: time.Hour}})
+	r := newWebFixture(t, Options{Web: &WebOptions{RequestDuration: time.Hour}})
 	r.install("1")
 	done := r.startRequest()
 	r.b.Crash()
@@ -200,7 +201,7 @@ func TestCrashAbortsRequestsAndRestartKeepsAddress(t *testing.T) {
 }
 
 func TestWebRefuse(t *testing.T) {
-	r := newWebRig(t, Options{})
+	r := newWebFixture(t, Options{})
 	id := inject(t, r.b, fault.Fault{Kind: fault.KindWebRefuse})
 	if _, _, err := r.get("/actuator/health"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("error during the fault = %v, want connection refused", err)
@@ -292,7 +293,7 @@ func TestActuatorDocuments(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.opts.Faults = tt.faults
-			r := newWebRig(t, tt.opts)
+			r := newWebFixture(t, tt.opts)
 			r.install("1")
 			r.expect(tt.path, tt.status, tt.want)
 			r.expect("/biz2/actuator/health", 404, "/biz2")
@@ -301,7 +302,7 @@ func TestActuatorDocuments(t *testing.T) {
 }
 
 func TestHealthWhileStarting(t *testing.T) {
-	r := newWebRig(t, Options{StartupTime: time.Hour})
+	r := newWebFixture(t, Options{StartupTime: time.Hour})
 	status, body, err := r.get("/actuator/health")
 	var doc healthDoc
 	if err != nil || status != 200 || json.Unmarshal([]byte(body), &doc) != nil || doc.Status != statusUnknown {

@@ -65,7 +65,7 @@ type wireBiz struct {
 
 // unpack sets the fields that only a faithful base sends. The directory name contains the installation time.
 func (w *wireBiz) unpack(b *Biz) {
-	var none = []string{}
+	var empty = []string{}
 	created := time.Time{}
 	if len(b.Records) > 0 {
 		created = b.Records[0].ChangeTime
@@ -74,10 +74,10 @@ func (w *wireBiz) unpack(b *Biz) {
 	w.BizTempWorkDir = fmt.Sprintf("/tmp/sofa-ark/%s-%s-%s-unpack", b.Name, b.Version, stamp)
 	w.BizURL = "file:" + w.BizTempWorkDir + "/"
 	w.ClassPath = []string{w.BizURL, w.BizURL + "lib"}
-	w.DenyImportClasses, w.DenyImportPackageNodes, w.DenyImportPackageStems, w.DenyImportPackages = none, none, none,
-		none
-	w.DenyImportResources, w.DenyPrefixImportResourceStem, w.DenySuffixImportResourceStem = none, none, none
-	w.InjectExportPackages, w.InjectPluginDependencies = none, none
+	w.DenyImportClasses, w.DenyImportPackageNodes, w.DenyImportPackageStems, w.DenyImportPackages = empty, empty, empty,
+		empty
+	w.DenyImportResources, w.DenyPrefixImportResourceStem, w.DenySuffixImportResourceStem = empty, empty, empty
+	w.InjectExportPackages, w.InjectPluginDependencies = empty, empty
 }
 
 // wireListedBiz is an element of the response to queryAllBiz.
@@ -166,7 +166,7 @@ func (d dialect) render(data any) any {
 	case nil:
 		return nil
 	case clientResponse:
-		return d.client(v)
+		return d.clientResponse(v)
 	case batchResponse:
 		out := wireBatchResponse{
 			BizURLToResponse: map[string]wireClientResponse{}, Code: codeSuccess,
@@ -176,7 +176,7 @@ func (d dialect) render(data any) any {
 			out.Code, out.Message = codeFailed, "batch install failed"
 		}
 		for url, r := range v.byURL {
-			out.BizURLToResponse[url] = d.client(r)
+			out.BizURLToResponse[url] = d.clientResponse(r)
 		}
 		return out
 	case []Biz:
@@ -184,7 +184,7 @@ func (d dialect) render(data any) any {
 		for i, b := range v {
 			out[i] = wireListedBiz{
 				BizName: b.Name, BizVersion: b.Version, BizState: d.state(b.State),
-				BizStateRecords: d.records(b.Records), MainClass: b.MainClass, WebContextPath: b.WebContextPath,
+				BizStateRecords: d.encodeRecords(b.Records), MainClass: b.MainClass, WebContextPath: b.WebContextPath,
 			}
 		}
 		return out
@@ -199,12 +199,12 @@ func (d dialect) render(data any) any {
 	}
 }
 
-func (d dialect) client(r clientResponse) wireClientResponse {
+func (d dialect) clientResponse(r clientResponse) wireClientResponse {
 	out := wireClientResponse{Code: r.code, Message: r.message, ElapsedSpace: r.elapsed}
 	for _, b := range r.biz {
 		w := wireBiz{
 			BizName: b.Name, BizVersion: b.Version, BizState: d.state(b.State),
-			BizStateRecords: d.records(b.Records), DeclaredMode: true, Identity: b.ID(),
+			BizStateRecords: d.encodeRecords(b.Records), DeclaredMode: true, Identity: b.ID(),
 			MainClass: b.MainClass, Priority: b.Priority, WebContextPath: b.WebContextPath,
 		}
 		if d.unpack {
@@ -215,7 +215,7 @@ func (d dialect) client(r clientResponse) wireClientResponse {
 	return out
 }
 
-func (d dialect) records(list []Record) []wireRecord {
+func (d dialect) encodeRecords(list []Record) []wireRecord {
 	out := make([]wireRecord, len(list))
 	for i, r := range list {
 		out[i] = wireRecord{ChangeTime: r.ChangeTime.UnixMilli(), Message: r.Message,
@@ -253,7 +253,7 @@ func (d dialect) process(r processRecord) wireProcessRecord {
 	}
 	if r.thrown != nil {
 		out.Throwable = throwable(r.thrown.class, r.thrown.detail, nil)
-		if !r.thrown.plain {
+		if !r.thrown.fromArklet {
 			out.Throwable = throwable(arkletException, r.thrown.String(), out.Throwable)
 		}
 	}

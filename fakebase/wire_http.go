@@ -20,9 +20,9 @@ func (d dialect) response(identity string, o commandResult) wireResponse {
 	case o.unknown:
 		out.Code, out.Message = "CMD_NOT_FOUND", "please follow the doc"
 		return out
-	case o.thrown != nil:
+	case o.exception != nil:
 		out.Code = "CMD_PROCESS_INTERNAL_ERROR"
-		out.ErrorStackTrace, out.Message = o.thrown.trace(), "Internal Error: "+o.thrown.message()
+		out.ErrorStackTrace, out.Message = o.exception.trace(), "Internal Error: "+o.exception.message()
 		return out
 	case o.failed:
 		out.Code = codeFailed

@@ -45,16 +45,16 @@ type wireOldSimpleBiz struct {
 	Version string `json:"version"`
 }
 
-// output converts a command result to an MQTT response.
-func (d dialect) output(o commandResult) wireOutput {
+// encodeOutput converts a command result to an MQTT response.
+func (d dialect) encodeOutput(o commandResult) wireOutput {
 	out := wireOutput{Code: codeSuccess, Message: o.message}
 	if d.codes {
 		out.ErrorCode = o.code
 	}
 	switch {
-	case o.thrown != nil:
-		out.Code, out.Message = codeFailed, o.thrown.message()
-		out.Data = wireThrown{Code: codeFailed, Message: o.thrown.trace()}
+	case o.exception != nil:
+		out.Code, out.Message = codeFailed, o.exception.message()
+		out.Data = wireThrown{Code: codeFailed, Message: o.exception.trace()}
 		return out
 	case o.failed:
 		out.Code = codeFailed
@@ -65,8 +65,8 @@ func (d dialect) output(o commandResult) wireOutput {
 	return out
 }
 
-// simple converts a module list to the payload data on the topic base/simpleBiz.
-func (d dialect) simple(list []Biz, generation Generation) any {
+// encodeSimpleBiz converts a module list to the payload data on the topic base/simpleBiz.
+func (d dialect) encodeSimpleBiz(list []Biz, generation Generation) any {
 	if generation == GenerationB {
 		out := make([]wireOldSimpleBiz, len(list))
 		for i, b := range list {
@@ -78,7 +78,7 @@ func (d dialect) simple(list []Biz, generation Generation) any {
 	for i, b := range list {
 		out[i] = wireSimpleBiz{Name: b.Name, State: b.State.Lower(), Version: b.Version}
 		if n := len(b.Records); n > 0 {
-			out[i].LatestStateRecord = &d.records(b.Records[n-1:])[0]
+			out[i].LatestStateRecord = &d.encodeRecords(b.Records[n-1:])[0]
 		}
 	}
 	return out
@@ -86,12 +86,12 @@ func (d dialect) simple(list []Biz, generation Generation) any {
 
 // envelope encodes data in an MQTT envelope (protocol 3.5).
 func envelope(data []byte, at time.Time) []byte {
-	const before, between = `{"data":`, `,"publishTimestamp":`
+	const prefix, separator = `{"data":`, `,"publishTimestamp":`
 	var buf bytes.Buffer
-	buf.Grow(len(before) + len(data) + len(between) + 15)
-	buf.WriteString(before)
+	buf.Grow(len(prefix) + len(data) + len(separator) + 15)
+	buf.WriteString(prefix)
 	buf.Write(data)
-	buf.WriteString(between)
+	buf.WriteString(separator)
 	buf.Write(strconv.AppendInt(buf.AvailableBuffer(), at.UnixMilli(), 10))
 	buf.WriteByte('}')
 	return buf.Bytes()

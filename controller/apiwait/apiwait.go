@@ -54,6 +54,6 @@ func isResumed(r *http.Request) bool {
 
 // isDialError reports whether a request failed because no connection could be established.
 func isDialError(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	var opErr *net.OpError
+	return errors.As(err, &opErr) && opErr.Op == "dial"
 }

@@ -45,7 +45,7 @@ func Message(err error) string {
 	if err == nil {
 		return ""
 	}
-	return text(Of(err), what(err), suggestionFor(err))
+	return text(Of(err), problemText(err), suggestionFor(err))
 }
 
 // Error implements error. It returns the codes, the message and the suggestion.
@@ -59,15 +59,15 @@ func (e *Error) Code() Code { return e.code }
 // Unwrap returns the wrapped error without the code.
 func (e *Error) Unwrap() error { return e.err }
 
-func text(code Code, what, suggestion string) string {
+func text(code Code, problem, suggestion string) string {
 	if suggestion == "" {
-		return string(code) + ": " + what
+		return string(code) + ": " + problem
 	}
-	return string(code) + ": " + what + "; " + suggestion
+	return string(code) + ": " + problem + "; " + suggestion
 }
 
-// what returns the text of err with all suggestions and the outermost code removed.
-func what(err error) string {
+// problemText returns the text of err with all suggestions and the outermost code removed.
+func problemText(err error) string {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
 		return err.Error()

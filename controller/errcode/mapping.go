@@ -7,8 +7,8 @@ func ForInstall(arklet Code) Code {
 	switch {
 	case arklet == ArkletInstallBizExecuting:
 		return ArkletInstallModuleExecuting
-	case shared(arklet) != "" || arklet == "":
-		return shared(arklet)
+	case equivalentCode(arklet) != "" || arklet == "":
+		return equivalentCode(arklet)
 	case arklet.Source() == UserInstallModuleFailed.Source():
 		return UserInstallModuleFailed
 	}
@@ -24,8 +24,8 @@ func ForUninstall(arklet Code) Code {
 		return ""
 	case arklet == ArkletInstallBizExecuting:
 		return ModuleControllerBaseInstanceInOperation
-	case shared(arklet) != "" || arklet == "":
-		return shared(arklet)
+	case equivalentCode(arklet) != "" || arklet == "":
+		return equivalentCode(arklet)
 	}
 	return ArkletUninstallBizFailed
 }
@@ -41,9 +41,9 @@ func IsTransient(code Code) bool {
 	return false
 }
 
-// shared returns the ModuleController code with the same meaning as an Arklet code, or the zero Code if no such code
-// exists.
-func shared(arklet Code) Code {
+// equivalentCode returns the ModuleController code with the same meaning as an Arklet code, or the zero Code if no such
+// code exists.
+func equivalentCode(arklet Code) Code {
 	if arklet == ModuleControllerInvalidParameter {
 		return OtherUpstreamInvalidParameter
 	}

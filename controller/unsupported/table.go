@@ -16,14 +16,14 @@ import (
 type rule struct {
 	// name is the key of the field in Names. Default: the name of the field.
 	name string
-	// why is the reason why the field is ignored, as a sentence without a full stop.
-	why string
+	// reason is the reason why the field is ignored, as a sentence without a full stop.
+	reason string
 	// set reports whether a value of the field is reported as ignored. It returns false for the default value of the
 	// API server. If set is nil, every value that is not empty is reported.
 	set func(v reflect.Value) bool
-	// parts reports whether the table also has rules for the fields of the value. These rules apply if the value
+	// checkFields reports whether the table also has rules for the fields of the value. These rules apply if the value
 	// itself is not reported.
-	parts bool
+	checkFields bool
 }
 
 // Reasons why fields are ignored that apply to several fields.
@@ -41,87 +41,89 @@ const (
 // table contains a rule for every field of its types, except the inline handlers of a probe, which notHTTP checks.
 var table = map[reflect.Type]map[string]rule{
 	reflect.TypeFor[corev1.PodSpec](): {
-		"volumes":                       {parts: true},
-		"initContainers":                {why: "a base runs no containers, so nothing runs before the module"},
-		"containers":                    {parts: true},
-		"ephemeralContainers":           {why: "a base runs no containers, so kubectl debug has nothing to attach to"},
-		"restartPolicy":                 {why: restarts, set: not(string(corev1.RestartPolicyAlways))},
+		"volumes":        {checkFields: true},
+		"initContainers": {reason: "a base runs no containers, so nothing runs before the module"},
+		"containers":     {checkFields: true},
+		"ephemeralContainers": {
+			reason: "a base runs no containers, so kubectl debug has nothing to attach to"},
+		"restartPolicy":                 {reason: restarts, set: isNoneOf(string(corev1.RestartPolicyAlways))},
 		"terminationGracePeriodSeconds": {},
 		"activeDeadlineSeconds": {
-			why: "a module runs until its Pod is deleted, and the Pod does not fail after that time"},
-		"dnsPolicy":    {why: ofHost, set: not(string(corev1.DNSClusterFirst))},
+			reason: "a module runs until its Pod is deleted, and the Pod does not fail after that time"},
+		"dnsPolicy":    {reason: ofHost, set: isNoneOf(string(corev1.DNSClusterFirst))},
 		"nodeSelector": {},
 		"serviceAccountName": {
-			why: "a module has the credentials of its base, and no token of a service account", set: not("default")},
+			reason: "a module has the credentials of its base, and no token of a service account",
+			set:    isNoneOf("default")},
 		"serviceAccount":               {}, // the deprecated alias of serviceAccountName
 		"automountServiceAccountToken": {},
 		"nodeName":                     {},
-		"hostNetwork":                  {why: ofJVM},
-		"hostPID":                      {why: ofJVM},
-		"hostIPC":                      {why: ofJVM},
-		"shareProcessNamespace":        {why: ofJVM, set: is(true)},
-		"securityContext":              {why: ofJVM, set: filled},
-		"imagePullSecrets":             {why: "the base downloads the jar with its own credentials"},
+		"hostNetwork":                  {reason: ofJVM},
+		"hostPID":                      {reason: ofJVM},
+		"hostIPC":                      {reason: ofJVM},
+		"shareProcessNamespace":        {reason: ofJVM, set: isBool(true)},
+		"securityContext":              {reason: ofJVM, set: isFilled},
+		"imagePullSecrets":             {reason: "the base downloads the jar with its own credentials"},
 		"hostname":                     {}, // DNS records of headless Services
 		"subdomain":                    {},
 		"affinity":                     {},
 		"schedulerName":                {},
 		"tolerations":                  {},
-		"hostAliases":                  {why: ofHost},
+		"hostAliases":                  {reason: ofHost},
 		"priorityClassName":            {},
 		"priority":                     {},
-		"dnsConfig":                    {why: ofHost},
+		"dnsConfig":                    {reason: ofHost},
 		"readinessGates":               {},
-		"runtimeClassName":             {why: ofJVM},
+		"runtimeClassName":             {reason: ofJVM},
 		"enableServiceLinks":           {},
 		"preemptionPolicy":             {},
 		"overhead":                     {},
 		"topologySpreadConstraints":    {},
-		"setHostnameAsFQDN":            {why: ofHost, set: is(true)},
+		"setHostnameAsFQDN":            {reason: ofHost, set: isBool(true)},
 		"os":                           {},
-		"hostUsers":                    {why: ofJVM, set: is(false)},
+		"hostUsers":                    {reason: ofJVM, set: isBool(false)},
 		"schedulingGates":              {},
-		"resourceClaims":               {why: noDevices},
-		"resources":                    {parts: true},
-		"hostnameOverride":             {why: ofHost},
+		"resourceClaims":               {reason: noDevices},
+		"resources":                    {checkFields: true},
+		"hostnameOverride":             {reason: ofHost},
 		"workloadRef":                  {},
 	},
 	reflect.TypeFor[corev1.Container](): {
 		"name":               {},
 		"image":              {},
-		"command":            {why: mainClass},
-		"args":               {why: mainClass},
-		"workingDir":         {why: noProcess},
+		"command":            {reason: mainClass},
+		"args":               {reason: mainClass},
+		"workingDir":         {reason: noProcess},
 		"ports":              {},
-		"envFrom":            {why: "a module sees the environment of its base"},
-		"env":                {parts: true},
-		"resources":          {parts: true},
+		"envFrom":            {reason: "a module sees the environment of its base"},
+		"env":                {checkFields: true},
+		"resources":          {checkFields: true},
 		"resizePolicy":       {},
-		"restartPolicy":      {why: restarts, set: not(string(corev1.ContainerRestartPolicyAlways))},
-		"restartPolicyRules": {why: restarts},
+		"restartPolicy":      {reason: restarts, set: isNoneOf(string(corev1.ContainerRestartPolicyAlways))},
+		"restartPolicyRules": {reason: restarts},
 		"volumeMounts":       {}, // volumes are reported
 		"volumeDevices":      {},
-		"livenessProbe": {parts: true,
-			why: "the base reports whether a module is running; in addition, only httpGet is supported",
-			set: notHTTP},
-		"readinessProbe": {parts: true,
-			why: "the base reports whether a module is ready; in addition, only httpGet is supported",
-			set: notHTTP},
-		"startupProbe":             {why: "the base reports when a module has started"},
-		"lifecycle":                {parts: true},
-		"terminationMessagePath":   {why: noMessages, set: not(corev1.TerminationMessagePathDefault)},
-		"terminationMessagePolicy": {why: noMessages, set: not(string(corev1.TerminationMessageReadFile))},
-		"imagePullPolicy": {why: "the base downloads the jar whenever it installs a module",
-			set: not(string(corev1.PullIfNotPresent))},
-		"securityContext": {why: ofJVM, set: filled},
-		"stdin":           {why: noProcess},
-		"stdinOnce":       {why: noProcess},
-		"tty":             {why: noProcess},
+		"livenessProbe": {checkFields: true,
+			reason: "the base reports whether a module is running; in addition, only httpGet is supported",
+			set:    notHTTP},
+		"readinessProbe": {checkFields: true,
+			reason: "the base reports whether a module is ready; in addition, only httpGet is supported",
+			set:    notHTTP},
+		"startupProbe":             {reason: "the base reports when a module has started"},
+		"lifecycle":                {checkFields: true},
+		"terminationMessagePath":   {reason: noMessages, set: isNoneOf(corev1.TerminationMessagePathDefault)},
+		"terminationMessagePolicy": {reason: noMessages, set: isNoneOf(string(corev1.TerminationMessageReadFile))},
+		"imagePullPolicy": {reason: "the base downloads the jar whenever it installs a module",
+			set: isNoneOf(string(corev1.PullIfNotPresent))},
+		"securityContext": {reason: ofJVM, set: isFilled},
+		"stdin":           {reason: noProcess},
+		"stdinOnce":       {reason: noProcess},
+		"tty":             {reason: noProcess},
 	},
 	reflect.TypeFor[corev1.Probe](): {
 		"initialDelaySeconds": {},
 		"timeoutSeconds": {name: "probe.timeoutSeconds",
-			why: "a probe waits for an answer for at most " + probe.MaxTimeout.String(),
+			reason: "a probe waits for an answer for at most " + probe.MaxTimeout.String(),
 			set: func(v reflect.Value) bool {
 				return time.Duration(v.Int())*time.Second > probe.MaxTimeout
 			}},
@@ -129,18 +131,19 @@ var table = map[reflect.Type]map[string]rule{
 		"successThreshold": {},
 		"failureThreshold": {},
 		"terminationGracePeriodSeconds": {name: "probe.terminationGracePeriodSeconds",
-			why: "a module that fails its liveness probe is uninstalled without a grace period"},
+			reason: "a module that fails its liveness probe is uninstalled without a grace period"},
 	},
 	reflect.TypeFor[corev1.Lifecycle](): {
-		"postStart": {why: noCommand},
-		"preStop": {parts: true, why: noCommand + "; only sleep is supported", set: func(v reflect.Value) bool {
-			return v.Interface().(*corev1.LifecycleHandler).Sleep == nil
-		}},
-		"stopSignal": {why: noProcess},
+		"postStart": {reason: noCommand},
+		"preStop": {checkFields: true, reason: noCommand + "; only sleep is supported",
+			set: func(v reflect.Value) bool {
+				return v.Interface().(*corev1.LifecycleHandler).Sleep == nil
+			}},
+		"stopSignal": {reason: noProcess},
 	},
 	reflect.TypeFor[corev1.ResourceRequirements](): {
 		"requests": {},
-		"limits": {why: "a base does not limit the resources of single modules", set: func(v reflect.Value) bool {
+		"limits": {reason: "a base does not limit the resources of single modules", set: func(v reflect.Value) bool {
 			for name := range v.Interface().(corev1.ResourceList) {
 				if !strings.Contains(string(name), "/") { // the scheduler uses limits of extended resources
 					return true
@@ -148,7 +151,7 @@ var table = map[reflect.Type]map[string]rule{
 			}
 			return false
 		}},
-		"claims": {name: "resourceClaims", why: noDevices},
+		"claims": {name: "resourceClaims", reason: noDevices},
 	},
 }
 
@@ -169,8 +172,8 @@ func names() map[string]string {
 	}
 	for _, rules := range table {
 		for field, r := range rules {
-			if r.why != "" {
-				all[r.fieldName(field)] = r.why
+			if r.reason != "" {
+				all[r.fieldName(field)] = r.reason
 			}
 		}
 	}
@@ -204,7 +207,7 @@ func (r rule) fieldName(field string) string {
 
 // matches reports whether a value of a field is reported as ignored.
 func (r rule) matches(v reflect.Value) bool {
-	return r.why != "" && !isEmpty(v) && (r.set == nil || r.set(v))
+	return r.reason != "" && !isEmpty(v) && (r.set == nil || r.set(v))
 }
 
 // isEmpty reports whether a value is an empty list or map, a nil pointer or a zero value.
@@ -219,19 +222,19 @@ func isEmpty(v reflect.Value) bool {
 	}
 }
 
-// not returns a function for rule.set that returns true for every string that is not one of the defaults.
-func not(defaults ...string) func(reflect.Value) bool {
+// isNoneOf returns a function for rule.set that returns true for every string that is not one of the defaults.
+func isNoneOf(defaults ...string) func(reflect.Value) bool {
 	return func(v reflect.Value) bool { return !slices.Contains(defaults, reflect.Indirect(v).String()) }
 }
 
-// is returns a function for rule.set that returns true for a pointer to value.
-func is(value bool) func(reflect.Value) bool {
+// isBool returns a function for rule.set that returns true for a pointer to value.
+func isBool(value bool) func(reflect.Value) bool {
 	return func(v reflect.Value) bool { return reflect.Indirect(v).Bool() == value }
 }
 
-// filled is a function for rule.set that returns true for a structure in which any field is set. It ignores empty
+// isFilled is a function for rule.set that returns true for a structure in which any field is set. It ignores empty
 // structures, because the API server adds them.
-func filled(v reflect.Value) bool { return !reflect.Indirect(v).IsZero() }
+func isFilled(v reflect.Value) bool { return !reflect.Indirect(v).IsZero() }
 
 // notHTTP is a function for rule.set that returns true for a probe without httpGet.
 func notHTTP(v reflect.Value) bool { return v.Interface().(*corev1.Probe).HTTPGet == nil }

@@ -80,7 +80,7 @@ func (w *walker) walkFields(v reflect.Value, path string) {
 		switch {
 		case r.matches(v.Field(i)):
 			w.add(r.fieldName(name), at)
-		case r.parts:
+		case r.checkFields:
 			w.walkParts(v.Field(i), at)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// whole is a Pod spec that contains every field that is ignored on a base.
-func whole() corev1.PodSpec {
+// fullPodSpec is a Pod spec that contains every field that is ignored on a base.
+func fullPodSpec() corev1.PodSpec {
 	probe := func() *corev1.Probe {
 		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{}}}
 	}
@@ -115,7 +115,7 @@ func TestOf(t *testing.T) {
 		want string
 	}{
 		"nothing":          {corev1.PodSpec{}, ""},
-		"everything":       {whole(), everything},
+		"everything":       {fullPodSpec(), everything},
 		"supported fields": {supported, ""},
 		"each name once per list": {corev1.PodSpec{Containers: []corev1.Container{
 			{StartupProbe: httpGet, Args: []string{"x"}}, {StartupProbe: httpGet},
@@ -166,7 +166,7 @@ func TestTableHasRuleForEachField(t *testing.T) {
 			switch {
 			case !known:
 				t.Errorf("%s.%s has no rule; add one", of.Name(), name)
-			case r.parts && r.why == "" && table[kind] == nil && !list[kind]:
+			case r.checkFields && r.reason == "" && table[kind] == nil && !list[kind]:
 				t.Errorf("the type of %s.%s is not in the table", of.Name(), name)
 			}
 		}
@@ -180,7 +180,7 @@ func TestTableHasRuleForEachField(t *testing.T) {
 
 func TestEveryNameIsReportedWithPathAndReason(t *testing.T) {
 	named := map[string]bool{}
-	for _, f := range append(Of(whole()), Job, VolumeClaimTemplates) {
+	for _, f := range append(Of(fullPodSpec()), Job, VolumeClaimTemplates) {
 		named[f.Name] = true
 		if f.Why == "" || f.Path == "" {
 			t.Errorf("%+v is not complete", f)

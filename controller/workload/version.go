@@ -64,10 +64,10 @@ func VersionSources(namespace string, container corev1.Container) (sources []Sou
 // VersionVariables returns the names of the variables that the version of a container depends on: BIZ_VERSION, and
 // the variables that BIZ_VERSION refers to.
 func VersionVariables(container corev1.Container) map[string]bool {
-	e := &environment{container: container, used: map[string]bool{labels.VersionEnv: true},
+	e := &environment{container: container, usedNames: map[string]bool{labels.VersionEnv: true},
 		configMap: func(string, string) (string, error) { return "", nil }}
 	_, _ = e.version()
-	return e.used
+	return e.usedNames
 }
 
 // Resolve returns a copy of a container whose version is a plain value, so that ModuleOf and Check do not need the
@@ -142,7 +142,7 @@ type environment struct {
 	// configMap reads a key of a ConfigMap in the namespace of the Pod. If configMap is nil, references to ConfigMaps
 	// return ErrUnresolved.
 	configMap func(name, key string) (string, error)
-	used      map[string]bool // names of the evaluated variables; may be nil
+	usedNames map[string]bool // names of the evaluated variables; may be nil
 
 	positions map[string][]int // positions of the variables in container.Env, by name
 	values    map[int]string   // evaluated values by index in container.Env
@@ -157,11 +157,11 @@ func (e *environment) version() (string, error) {
 	return v, err
 }
 
-// lookup returns the value of the last entry named name in container.Env[:before]. It skips entries without a value,
+// lookup returns the value of the last entry named name in container.Env[:end]. It skips entries without a value,
 // see value. set is false if no entry has a value.
-func (e *environment) lookup(name string, before int) (value string, set bool, err error) {
+func (e *environment) lookup(name string, end int) (value string, set bool, err error) {
 	at := e.positions[name]
-	n, _ := slices.BinarySearch(at, before)
+	n, _ := slices.BinarySearch(at, end)
 	for ; n > 0 && !set && err == nil; n-- {
 		value, set, err = e.value(at[n-1])
 	}
@@ -176,11 +176,11 @@ func (e *environment) value(i int) (value string, set bool, err error) {
 		return value, true, nil
 	}
 	v := e.container.Env[i]
-	if e.used != nil {
-		e.used[v.Name] = true
+	if e.usedNames != nil {
+		e.usedNames[v.Name] = true
 	}
 	if v.Value == "" && v.ValueFrom != nil {
-		value, err = e.source(v)
+		value, err = e.sourceValue(v)
 		if ref := v.ValueFrom.ConfigMapKeyRef; ref != nil && ptr.Deref(ref.Optional, false) &&
 			errcode.Of(err) == errcode.OtherUpstreamInvalidParameter && e.configMap != nil {
 			return "", false, nil
@@ -214,7 +214,7 @@ func (e *environment) expand(value string, before int) (string, error) {
 			}
 			if !set {
 				if len(e.container.EnvFrom) > 0 {
-					return "", e.invalid("refers to $(%.80s), which is not in env, and %w", name, errEnvFrom)
+					return "", e.invalidError("refers to $(%.80s), which is not in env, and %w", name, errEnvFrom)
 				}
 				v = "$(" + name + ")"
 			}
@@ -225,21 +225,22 @@ func (e *environment) expand(value string, before int) (string, error) {
 			value = rest
 		}
 		if b.Len() > arklet.MaxName {
-			return "", e.invalid("%w", errExpands)
+			return "", e.invalidError("%w", errExpands)
 		}
 	}
 }
 
-// source returns the value of a variable with valueFrom.
-func (e *environment) source(v corev1.EnvVar) (string, error) {
+// sourceValue returns the value of a variable with valueFrom.
+func (e *environment) sourceValue(v corev1.EnvVar) (string, error) {
 	from := "an unsupported source"
 	switch s := v.ValueFrom; {
 	case s.FieldRef != nil:
-		return e.field(v.Name, s.FieldRef.FieldPath)
+		return e.fieldValue(v.Name, s.FieldRef.FieldPath)
 	case s.ConfigMapKeyRef != nil && e.configMap != nil:
 		return e.configMap(s.ConfigMapKeyRef.Name, s.ConfigMapKeyRef.Key)
 	case s.ConfigMapKeyRef != nil:
-		return "", e.invalid("is in key %.80q of ConfigMap %.80q: %w", s.ConfigMapKeyRef.Key, s.ConfigMapKeyRef.Name,
+		return "", e.invalidError("is in key %.80q of ConfigMap %.80q: %w", s.ConfigMapKeyRef.Key,
+			s.ConfigMapKeyRef.Name,
 			ErrUnresolved)
 	case s.SecretKeyRef != nil:
 		from = "Secret " + s.SecretKeyRef.Name
@@ -248,11 +249,11 @@ func (e *environment) source(v corev1.EnvVar) (string, error) {
 	case s.FileKeyRef != nil:
 		from = "a file"
 	}
-	return "", e.unread(v.Name, from)
+	return "", e.unreadError(v.Name, from)
 }
 
-// field returns a field of the Pod's metadata. Its value can change while the Pod runs.
-func (e *environment) field(variable, path string) (string, error) {
+// fieldValue returns a field of the Pod's metadata. Its value can change while the Pod runs.
+func (e *environment) fieldValue(variable, path string) (string, error) {
 	if e.meta == nil {
 		return "", nil
 	}
@@ -277,7 +278,7 @@ func (e *environment) field(variable, path string) (string, error) {
 		case isMap && kind == "metadata.annotations":
 			from = (*metav1.ObjectMeta).GetAnnotations
 		default:
-			return "", e.unread(variable, "the field "+path)
+			return "", e.unreadError(variable, "the field "+path)
 		}
 		var set bool
 		value, set = from(e.meta)[key]
@@ -290,9 +291,9 @@ func (e *environment) field(variable, path string) (string, error) {
 	case value != "":
 		return value, nil
 	case ofPod:
-		return "", e.invalid("refers to %.80s of the Pod: %w", path, ErrUnresolved)
+		return "", e.invalidError("refers to %.80s of the Pod: %w", path, ErrUnresolved)
 	}
-	return "", e.invalid("refers to %.80s, %w", path, errNoField)
+	return "", e.invalidError("refers to %.80s, %w", path, errNoField)
 }
 
 // podLabels contains the labels that Kubernetes controllers add to Pods but not to Pod templates.
@@ -301,14 +302,14 @@ var podLabels = []string{
 	appsv1.PodIndexLabel,
 }
 
-func (e *environment) unread(variable, from string) error {
+func (e *environment) unreadError(variable, from string) error {
 	if variable == labels.VersionEnv {
 		variable = "it"
 	}
-	return e.invalid("cannot be read: %.80s comes from %.200s; %w", variable, from, errSource)
+	return e.invalidError("cannot be read: %.80s comes from %.200s; %w", variable, from, errSource)
 }
 
-func (e *environment) invalid(format string, args ...any) error {
+func (e *environment) invalidError(format string, args ...any) error {
 	return errcode.New(errcode.OtherUpstreamInvalidParameter, labels.VersionEnv+" of container %.80q "+format,
 		append([]any{e.container.Name}, args...)...)
 }

@@ -59,10 +59,10 @@ func Modules(spec corev1.PodSpec) (modules, others []corev1.Container) {
 // ModuleOf returns the module of a container: its name, its BIZ_VERSION and its image. meta is the metadata of its Pod
 // or template. The version is empty if it cannot be determined. Check returns why a module cannot be installed.
 func ModuleOf(meta *metav1.ObjectMeta, container corev1.Container) arklet.Module {
-	return of(&environment{meta: meta, container: container})
+	return moduleFrom(&environment{meta: meta, container: container})
 }
 
-func of(e *environment) arklet.Module {
+func moduleFrom(e *environment) arklet.Module {
 	version, _ := e.version() // Check returns the error
 	return arklet.Module{Name: e.container.Name, Version: version, URL: e.container.Image}
 }
@@ -77,7 +77,7 @@ func MatchesTemplate(pod *corev1.Pod, template *corev1.PodTemplateSpec) bool {
 			return false
 		}
 		c := pod.Spec.Containers[i]
-		wanted := of(&environment{meta: &template.ObjectMeta, pod: &pod.ObjectMeta, container: want})
+		wanted := moduleFrom(&environment{meta: &template.ObjectMeta, pod: &pod.ObjectMeta, container: want})
 		if ModuleOf(&pod.ObjectMeta, c) != wanted ||
 			!slices.Equal(VersionSources(pod.Namespace, c), VersionSources(pod.Namespace, want)) {
 			return false

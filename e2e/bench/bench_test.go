@@ -26,7 +26,7 @@ const (
 func BenchmarkUp(b *testing.B) {
 	for _, bases := range []int{10, manyBases} {
 		b.Run(fmt.Sprintf("bases=%d", bases), func(b *testing.B) {
-			s := up(b, bases)
+			s := startSandbox(b, bases)
 			b.ReportMetric(s.upTime.Seconds(), "up-s")
 			start := time.Now()
 			s.down()
@@ -43,7 +43,7 @@ func BenchmarkDeployment(b *testing.B) {
 		apply func(*corev1.PodTemplateSpec)
 	}{{"port", module.OnePerPort}, {"zone", module.OnePerBase}} {
 		b.Run("spread="+spread.name, func(b *testing.B) {
-			s := up(b, manyBases)
+			s := startSandbox(b, manyBases)
 			created := s.measure(func() { s.createDeployment(spread.apply) })
 			s.requireModules(oldVersion, manyBases)
 			created.reportPods("create", manyBases)
@@ -58,7 +58,7 @@ func BenchmarkDeployment(b *testing.B) {
 // BenchmarkRollout measures the rolling update of a Deployment with one Pod on each base. It ends when all Pods of
 // the new version are Ready and all Pods of the old version are deleted.
 func BenchmarkRollout(b *testing.B) {
-	s := up(b, manyBases)
+	s := startSandbox(b, manyBases)
 	s.createDeployment(module.OnePerBase)
 	rolled := s.measure(s.rollOut)
 	s.requireModules(newVersion, manyBases)
@@ -73,16 +73,16 @@ func BenchmarkIdle(b *testing.B) {
 	var smallerBases float64
 	for _, bases := range []int{100, manyBases, 10_000} {
 		b.Run(fmt.Sprintf("bases=%d", bases), func(b *testing.B) {
-			s, n := up(b, bases), float64(bases)
+			s, n := startSandbox(b, bases), float64(bases)
 			b.ReportMetric(s.upTime.Seconds(), "up-s")
 			b.ReportMetric(s.measure(s.createDaemonSet).time.Seconds(), "create-s")
 			s.requireModules(oldVersion, bases)
 			s.stopWatch() // the watch would be part of the measurement
-			s.rest(settleTime)
+			s.wait(settleTime)
 
 			endSampling := s.sampleMemory()
 			start := time.Now()
-			idle := s.measure(func() { s.rest(idleTime) })
+			idle := s.measure(func() { s.wait(idleTime) })
 			used := endSampling()
 			for part, m := range used {
 				b.ReportMetric(m.mean, part+"-MB")

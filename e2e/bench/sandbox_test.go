@@ -72,8 +72,8 @@ func must(b *testing.B, err error) {
 	}
 }
 
-// up creates a sandbox. The sandbox is removed when the benchmark ends.
-func up(b *testing.B, bases int) *sandbox {
+// startSandbox creates a sandbox. The sandbox is removed when the benchmark ends.
+func startSandbox(b *testing.B, bases int) *sandbox {
 	b.Helper()
 	b.ReportMetric(0, "ns/op") // the benchmark measures its steps, not the whole
 	bin, err := box.FindBinaries("../..")
@@ -98,8 +98,8 @@ func up(b *testing.B, bases int) *sandbox {
 	return s
 }
 
-// rest sleeps, without requests to the sandbox.
-func (s *sandbox) rest(d time.Duration) {
+// wait sleeps, without requests to the sandbox.
+func (s *sandbox) wait(d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():

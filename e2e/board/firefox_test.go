@@ -177,8 +177,9 @@ func TestFirefox(t *testing.T) {
 	platform := serve(t, newRun(t, 3), "")
 	f.open(platform.url)
 	f.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
-	f.problems = nil                     // the console contains the rejected request
-	f.open(platform.at("view=overview")) // a different query, because a change of the hash does not reload the page
+	f.problems = nil // the console contains the rejected request
+	// a different query, because a change of the hash does not reload the page
+	f.open(platform.urlWith("view=overview"))
 	f.wait(ready)
 	for _, view := range views {
 		f.open(platform.url + "/?view=" + view.name)

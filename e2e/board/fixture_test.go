@@ -140,8 +140,8 @@ func (f *fixture) secret() string {
 	return f.token
 }
 
-// at returns the board URL with the given query and with a token that starts a new session.
-func (f *fixture) at(query string) string { return f.url + "/?" + query + "#token=" + f.secret() }
+// urlWith returns the board URL with the given query and with a token that starts a new session.
+func (f *fixture) urlWith(query string) string { return f.url + "/?" + query + "#token=" + f.secret() }
 
 // newBrowser starts headless Chromium with a temporary profile.
 func newBrowser(t testing.TB) context.Context {
@@ -176,8 +176,8 @@ type viewport struct {
 	language      string
 }
 
-// open opens a URL in a new tab.
-func open(browser context.Context, t testing.TB, url string, l viewport) *page {
+// openPage opens a URL in a new tab.
+func openPage(browser context.Context, t testing.TB, url string, l viewport) *page {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
@@ -268,8 +268,8 @@ func (p *page) wait(expression string) {
 	}
 }
 
-// ready waits until the page has loaded the current and the past state.
-func (p *page) ready() {
+// waitUntilLoaded waits until the page has loaded the current and the past state.
+func (p *page) waitUntilLoaded() {
 	p.t.Helper()
 	p.wait(`document.querySelector(".shown small") && !/loading|加载/.test(document.querySelector(".shown small").textContent)`)
 }
@@ -309,12 +309,12 @@ func (p *page) screenshot(name string) {
 	p.t.Helper()
 	var picture []byte
 	p.run(chromedp.CaptureScreenshot(&picture))
-	if err := os.WriteFile(filepath.Join(shots(), name+".png"), picture, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(screenshotDir(), name+".png"), picture, 0o600); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-var shots = sync.OnceValue(func() string {
+var screenshotDir = sync.OnceValue(func() string {
 	folder, err := check.Artifacts("..", "board")
 	if err != nil {
 		panic(err)

@@ -123,7 +123,8 @@ func inCluster(t *testing.T, r *liveBoard) {
 	check.Must(t, err)
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(allowed(role))), slices.Sorted(maps.Keys(seen.kinds))); diff != "" ||
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(allowedRequests(role))),
+		slices.Sorted(maps.Keys(seen.kinds))); diff != "" ||
 		len(seen.rejected) > 0 {
 		t.Errorf("permissions of the role and requests of the board (-role +requested):\n%s\nrejected: %v", diff,
 			seen.rejected)
@@ -150,8 +151,8 @@ func requireValidArguments(t *testing.T, r *liveBoard, d *appsv1.Deployment) {
 	}
 }
 
-// allowed returns the kinds of requests that a role allows.
-func allowed(role *rbacv1.ClusterRole) map[string]bool {
+// allowedRequests returns the kinds of requests that a role allows.
+func allowedRequests(role *rbacv1.ClusterRole) map[string]bool {
 	all := map[string]bool{}
 	for _, rule := range role.Rules {
 		for _, resource := range rule.Resources {
@@ -226,17 +227,17 @@ func browse(t *testing.T, as *rest.Config, token string) {
 	if len(shown.Notice) > 0 {
 		t.Errorf("the board reports missing permissions: %v", shown.Notice)
 	}
-	var questions []url.Values
+	var queries []url.Values
 	for name := range shown.Base {
-		questions = append(questions, url.Values{"kind": {"base"}, "name": {name}})
+		queries = append(queries, url.Values{"kind": {"base"}, "name": {name}})
 	}
 	for _, p := range shown.Pod {
-		questions = append(questions, url.Values{"kind": {"pod"}, "namespace": {p.Namespace}, "name": {p.Name}})
+		queries = append(queries, url.Values{"kind": {"pod"}, "namespace": {p.Namespace}, "name": {p.Name}})
 	}
 	for _, w := range shown.Workload {
-		questions = append(questions, url.Values{"kind": {w.Kind}, "namespace": {w.Namespace}, "name": {w.Name}})
+		queries = append(queries, url.Values{"kind": {w.Kind}, "namespace": {w.Namespace}, "name": {w.Name}})
 	}
-	for _, q := range questions {
+	for _, q := range queries {
 		answer := ask(http.MethodGet, "/api/why?"+q.Encode(), "")
 		text, err := io.ReadAll(answer.Body)
 		check.Must(t, err)

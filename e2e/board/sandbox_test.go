@@ -70,7 +70,7 @@ type liveBoard struct {
 func (r *liveBoard) show(query string) {
 	r.t.Helper()
 	r.run(chromedp.Navigate(r.root + "/?" + query))
-	r.ready()
+	r.waitUntilLoaded()
 }
 
 // runAction clicks the button of an action, fills in its fields, and returns the message of the result.
@@ -113,8 +113,8 @@ func TestBoardOfRunningSandbox(t *testing.T) {
 	check.Must(t, err)
 	api, err := kubernetes.NewForConfig(config)
 	check.Must(t, err)
-	r := &liveBoard{page: open(newBrowser(t), t, address, viewport{}), root: root, box: b, up: up, api: api}
-	r.ready()
+	r := &liveBoard{page: openPage(newBrowser(t), t, address, viewport{}), root: root, box: b, up: up, api: api}
+	r.waitUntilLoaded()
 	r.wait(mainContains("base-1"))
 	r.wait(mainContains("base-2"))
 	if hash := get[string](r.page, "location.hash"); hash != "" {
@@ -132,14 +132,14 @@ func TestBoardOfRunningSandbox(t *testing.T) {
 		})
 	}
 	r.requireNoErrors(&fixture{url: root})
-	p := open(newBrowser(t), t, address, viewport{}) // each token is valid for one session
+	p := openPage(newBrowser(t), t, address, viewport{}) // each token is valid for one session
 	p.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
 	p.wait("!" + mainContains("base-1"))
 }
 
 // accessibility checks the accessibility of the views that show workloads, Pods and reasons.
 func accessibility(t *testing.T, r *liveBoard) {
-	script := axe(t)
+	script := axeScript(t)
 	for _, query := range []string{"sel=base:base-1", "view=workloads&sel=workload:statefulset/default/ledger",
 		"view=traffic", "view=lanes", "view=log"} {
 		r.show(query)

@@ -34,8 +34,8 @@ func mainContains(text string) string {
 	return "document.querySelector('main')?.innerText.includes(" + quote(text) + ")"
 }
 
-// axe returns the source of axe, a script that checks the accessibility of a page.
-func axe(t *testing.T) string {
+// axeScript returns the source of axe, a script that checks the accessibility of a page.
+func axeScript(t *testing.T) string {
 	t.Helper()
 	script, err := os.ReadFile(web + "/node_modules/axe-core/axe.min.js")
 	if err != nil {
@@ -46,13 +46,13 @@ func axe(t *testing.T) string {
 
 func TestEveryViewRendersAndIsAccessible(t *testing.T) {
 	browser, f := newBrowser(t), serve(t, newRun(t, 3), "")
-	script := axe(t)
+	script := axeScript(t)
 	for _, l := range []viewport{{1280, 720, false, "en"}, {1920, 1080, true, "zh"}, {800, 600, true, "en"}} {
 		for _, view := range views {
 			name := fmt.Sprintf("%s-%dx%d-%s", view.name, l.width, l.height, l.language)
 			t.Run(name, func(t *testing.T) {
-				p := open(browser, t, f.at("view="+view.name+"&sel=base:base-2"), l)
-				p.ready()
+				p := openPage(browser, t, f.urlWith("view="+view.name+"&sel=base:base-2"), l)
+				p.waitUntilLoaded()
 				text := view.english
 				if l.language == "zh" {
 					text = view.chinese
@@ -87,8 +87,8 @@ func (p *page) requireAccessible(script string) {
 
 func TestURLContainsFilter(t *testing.T) {
 	browser, f := newBrowser(t), serve(t, newRun(t, 12), "")
-	p := open(browser, t, f.at("q=base-1"), viewport{})
-	p.ready()
+	p := openPage(browser, t, f.urlWith("q=base-1"), viewport{})
+	p.waitUntilLoaded()
 	names := `[...document.querySelectorAll(".card .head b")].map((e) => e.textContent)`
 	p.wait(`document.querySelectorAll(".card").length === 4`)
 	if diff := cmp.Diff([]string{"base-1", "base-10", "base-11", "base-12"}, get[[]string](p, names)); diff != "" {
@@ -116,8 +116,8 @@ func stateAt(base string) string {
 func TestPastStates(t *testing.T) {
 	browser, f := newBrowser(t), serve(t, newRun(t, 5), "")
 	at := func(after time.Duration) string { return strconv.FormatInt(runStart.Add(after).UnixMilli(), 10) }
-	p := open(browser, t, f.at("t="+at(15*time.Second)), viewport{})
-	p.ready()
+	p := openPage(browser, t, f.urlWith("t="+at(15*time.Second)), viewport{})
+	p.waitUntilLoaded()
 	p.wait(stateAt("base-2") + ` === "disconnected"`)
 	p.wait(`document.querySelector(".shown b").textContent === "10:00:15"`)
 	p.screenshot("past")
@@ -142,8 +142,8 @@ func TestPastStates(t *testing.T) {
 
 func TestKeyboardReachesAllControls(t *testing.T) {
 	browser, f := newBrowser(t), serve(t, newRun(t, 3), "")
-	p := open(browser, t, f.at(""), viewport{})
-	p.ready()
+	p := openPage(browser, t, f.urlWith(""), viewport{})
+	p.waitUntilLoaded()
 	p.keys("/")
 	p.wait(`document.activeElement.id === "filter"`)
 	p.fill("#filter", "") // chromedp also types keys that the page handles as shortcuts
@@ -177,8 +177,8 @@ func TestKeyboardReachesAllControls(t *testing.T) {
 
 func TestLanguageAndTheme(t *testing.T) {
 	browser, f := newBrowser(t), serve(t, newRun(t, 3), "")
-	p := open(browser, t, f.at(""), viewport{language: "zh-CN", dark: true})
-	p.ready()
+	p := openPage(browser, t, f.urlWith(""), viewport{language: "zh-CN", dark: true})
+	p.waitUntilLoaded()
 	back := `getComputedStyle(document.body).backgroundColor`
 	p.wait(`document.documentElement.lang === "zh" && ` + mainContains("基座"))
 	dark := get[string](p, back)
@@ -187,23 +187,23 @@ func TestLanguageAndTheme(t *testing.T) {
 	p.run(chromedp.Evaluate(`document.querySelectorAll(".tools button")[1].click()`, nil))
 	p.wait(back + " !== " + quote(dark))
 	p.run(chromedp.Navigate(f.url)) // the browser stores the settings
-	p.ready()
+	p.waitUntilLoaded()
 	p.wait(`document.documentElement.lang === "en" && ` + back + " !== " + quote(dark))
 	p.run(chromedp.Navigate(f.url + "/?lang=zh&theme=dark")) // the URL overrides them
-	p.ready()
+	p.waitUntilLoaded()
 	p.wait(`document.documentElement.lang === "zh" && ` + back + " === " + quote(dark))
 	p.requireNoErrors(f)
 }
 
 func TestTokenIsRequired(t *testing.T) {
 	browser, f := newBrowser(t), serve(t, newRun(t, 3), "")
-	p := open(browser, t, f.at(""), viewport{})
-	p.ready()
+	p := openPage(browser, t, f.urlWith(""), viewport{})
+	p.waitUntilLoaded()
 	if hash := get[string](p, "location.hash"); hash != "" {
 		t.Errorf("the token is still in the URL: %s", hash)
 	}
 	p.requireNoErrors(f)
-	p = open(newBrowser(t), t, f.url, viewport{})
+	p = openPage(newBrowser(t), t, f.url, viewport{})
 	p.wait(`document.querySelector("h1")?.textContent === "This board needs its token"`)
 	p.screenshot("refused")
 	p.fill("input", "wrong")
@@ -211,14 +211,14 @@ func TestTokenIsRequired(t *testing.T) {
 	p.wait(`document.querySelector("[role=alert]")?.textContent.includes("already used")`)
 	p.fill("input", f.secret())
 	p.keys(kb.Enter)
-	p.ready()
+	p.waitUntilLoaded()
 	p.wait(mainContains("base-1"))
 }
 
 func TestServerUnavailable(t *testing.T) {
 	browser, f := newBrowser(t), serve(t, newRun(t, 3), "")
-	p := open(browser, t, f.at(""), viewport{})
-	p.ready()
+	p := openPage(browser, t, f.urlWith(""), viewport{})
+	p.waitUntilLoaded()
 	f.stop()
 	p.wait(`document.querySelector("[role=alert]")?.textContent.includes("does not answer")`)
 	p.wait(mainContains("base-1")) // the last known state
@@ -234,8 +234,8 @@ func TestServerUnavailable(t *testing.T) {
 
 // TestThousandBases checks that the page renders a sandbox of a thousand bases.
 func TestThousandBases(t *testing.T) {
-	p := open(newBrowser(t), t, serve(t, newRun(t, 1000), "").at(""), viewport{})
+	p := openPage(newBrowser(t), t, serve(t, newRun(t, 1000), "").urlWith(""), viewport{})
 	p.wait(`document.querySelectorAll(".mini").length === 1000`)
-	p.ready()
+	p.waitUntilLoaded()
 	p.screenshot("thousand")
 }

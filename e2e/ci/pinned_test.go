@@ -13,13 +13,13 @@ import (
 )
 
 var (
-	// named matches the name of an image in YAML, in a Dockerfile, or in a command of a container engine.
-	named = regexp.MustCompile(
+	// imageReference matches the name of an image in YAML, in a Dockerfile, or in a command of a container engine.
+	imageReference = regexp.MustCompile(
 		`(?m)^\s*(?:- )?(?:image|container): *["']?([^\s"'#}]+)|\bFROM ([a-z][\w./:@-]*)|\b(?:docker|podman|crane|skopeo) pull (?:-\S+ )*([a-z][\w./:@-]*)`)
 	byDigest = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
-	// allowed matches images that need no digest because this repository builds them. It also matches the URLs of
+	// unpinnedImage matches images that need no digest because this repository builds them. It also matches the URLs of
 	// module jars and template expressions.
-	allowed = regexp.MustCompile(
+	unpinnedImage = regexp.MustCompile(
 		`^(?:module-controller|koupsandbox|(?:localhost/)?koupsandbox/[a-z-]+):[\w.-]+$|^scratch$|^https?://|^\$\{\{`)
 	// uses matches the reference to a GitHub action and the comment after the reference.
 	uses   = regexp.MustCompile(`(?m)^\s*(?:- )?uses: *(\S+)(.*)$`)
@@ -54,9 +54,9 @@ func TestImagesAndActionsArePinned(t *testing.T) {
 				!strings.Contains(line, "FROM ") && !strings.Contains(line, " pull ") {
 				continue // the regular expression is slow
 			}
-			for _, m := range named.FindAllStringSubmatch(line, -1) {
+			for _, m := range imageReference.FindAllStringSubmatch(line, -1) {
 				images++
-				if image := m[1] + m[2] + m[3]; !byDigest.MatchString(image) && !allowed.MatchString(image) {
+				if image := m[1] + m[2] + m[3]; !byDigest.MatchString(image) && !unpinnedImage.MatchString(image) {
 					t.Errorf("%s: image %s has no digest; add the digest, or build the image", path, image)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -45,7 +46,7 @@ var (
 )
 
 // parallelTests is the maximum number of concurrent tests. It exceeds the number of CPUs, because tests mostly wait.
-const parallelTests = 12
+var parallelTests = 6 * runtime.GOMAXPROCS(0)
 
 func TestMain(m *testing.M) {
 	responsive, hanging := httptest.NewServer(hook), newHangingHook()

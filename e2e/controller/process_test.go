@@ -93,7 +93,7 @@ func (a area) controller(t *testing.T, id string, env map[string]string) *proces
 }
 
 func (p *process) ready(ctx context.Context) error {
-	addr, err := box.Logged(p.log, "msg=serving what=health addr=")
+	addr, err := box.FindLogWord(p.log, "msg=serving what=health addr=")
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func execute(t *testing.T, p *page, bin string) {
 			continue
 		}
 		for _, c := range p.commands(b) {
-			out, err := e.try(t.Context(), c)
+			out, err := e.runWithRetries(t.Context(), c)
 			if err == nil {
 				continue
 			}
@@ -135,9 +135,9 @@ func (e *execution) run(ctx context.Context, command string, exits int) ([]strin
 // errSlow means that a scenario was inconclusive three times, because the machine is too slow.
 var errSlow = errors.New("the scenario was inconclusive three times, because this machine was too slow")
 
-// try executes a command. It repeats a read-only command until its output equals the output on the page. It repeats
-// an inconclusive scenario up to two times, and then returns errSlow.
-func (e *execution) try(ctx context.Context, c command) (out []string, err error) {
+// runWithRetries executes a command. It repeats a read-only command until its output equals the output on the page. It
+// repeats an inconclusive scenario up to two times, and then returns errSlow.
+func (e *execution) runWithRetries(ctx context.Context, c command) (out []string, err error) {
 	want := trimmed(slices.Clone(e.page.lines[c.from:c.to]))
 	timeout := retryTime
 	if *update {

@@ -235,7 +235,7 @@ func TestFleet(t *testing.T) {
 		t.Fatalf("%d bases, error %v", len(before), err)
 	}
 	t.Run("rolling update", f.rollingUpdate)
-	t.Run("killed Pod", func(t *testing.T) { f.killPod(t, victim, before) })
+	t.Run("killed Pod", func(t *testing.T) { f.killPod(t, killedPod, before) })
 	t.Run("broker", func(t *testing.T) { f.brokerOutages(t, broker, before) })
 	t.Run("killed agent", func(t *testing.T) {
 		f.killPod(t, agentPod, before)

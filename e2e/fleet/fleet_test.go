@@ -27,8 +27,8 @@ import (
 const (
 	// pods is the number of Pods that run bases.
 	pods = 3
-	// victim is the name of the Pod that the test kills.
-	victim = "koupsandbox-bases-1"
+	// killedPod is the name of the Pod that the test kills.
+	killedPod = "koupsandbox-bases-1"
 )
 
 // fleet is a sandbox whose bases run in Pods.

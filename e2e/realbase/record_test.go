@@ -233,7 +233,7 @@ func (w *environment) Apply(ctx context.Context, event recording.Event) error {
 	case recording.BrokerReturns:
 		return w.listenBroker()
 	case recording.ConnectionBreaks:
-		w.cut()
+		w.closeConnections()
 	case recording.ControllerHangs, recording.ControllerFails:
 		w.control.Set(event)
 	case recording.ControllerReturns:
@@ -307,8 +307,8 @@ func (w *environment) listenController() error {
 	return nil
 }
 
-// cut closes all connections to the broker.
-func (w *environment) cut() {
+// closeConnections closes all connections to the broker.
+func (w *environment) closeConnections() {
 	for _, c := range w.server.Clients.GetAll() {
 		c.Stop(errors.New("connection cut by the test"))
 	}
@@ -322,7 +322,7 @@ func (w *environment) stop() {
 	_ = w.listener.Close() // no connections are expected
 	w.listener = nil
 	if w.server != nil {
-		w.cut()
+		w.closeConnections()
 	} else {
 		_ = w.http.Close() // open requests are not answered
 	}

@@ -70,15 +70,15 @@ func releases(t *testing.T, versions ...string) string {
 			check.Must(t, err)
 		}
 		check.Must(t, errors.Join(w.Close(), zip.Close()))
-		put(t, filepath.Join(root, version, top+".tar.gz"), archive.String())
-		put(t, filepath.Join(root, version, "checksums.txt"),
+		writeFile(t, filepath.Join(root, version, top+".tar.gz"), archive.String())
+		writeFile(t, filepath.Join(root, version, "checksums.txt"),
 			fmt.Sprintf("%x  %s.tar.gz\n", sha256.Sum256(archive.Bytes()), top))
 	}
 	return root
 }
 
-// put writes a file, and creates its parent directories.
-func put(t *testing.T, path, text string) {
+// writeFile writes a file, and creates its parent directories.
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	check.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	check.Must(t, os.WriteFile(path, []byte(text), 0o600))
@@ -194,7 +194,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	url := mirror(t, "v1.2.3", "v1.3.0")
 	inEachShell(t, func(t *testing.T, i installer) {
 		neighbour := filepath.Join(i.dir, "share/man/man1/other.1")
-		put(t, neighbour, "foreign")
+		writeFile(t, neighbour, "foreign")
 		before := i.tree()
 		for _, version := range []string{"v1.2.3", "v1.2.3", "v1.3.0"} {
 			i.must("--mirror", url, "--version", version)
@@ -258,7 +258,7 @@ func TestInstallErrors(t *testing.T) {
 	}
 	existing := func(path string) func(t *testing.T, i *installer) string {
 		return func(t *testing.T, i *installer) string {
-			put(t, filepath.Join(i.dir, path), "foreign")
+			writeFile(t, filepath.Join(i.dir, path), "foreign")
 			return url
 		}
 	}
@@ -312,7 +312,7 @@ func TestInstallErrors(t *testing.T) {
 		"invalid version":  {nil, []string{"--version", "1.2.3"}, "install.sh: 1.2.3 v1.2.3"},
 		"unknown argument": {nil, []string{"--prefix"}, "--prefix --help"},
 		"file instead of a directory": {
-			func(t *testing.T, i *installer) string { put(t, filepath.Join(i.dir, "lib"), ""); return url }, nil,
+			func(t *testing.T, i *installer) string { writeFile(t, filepath.Join(i.dir, "lib"), ""); return url }, nil,
 			"/lib --dir"},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestInstallErrors(t *testing.T) {
 func otherSystem(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	put(t, filepath.Join(root, "v1.2.3/checksums.txt"),
+	writeFile(t, filepath.Join(root, "v1.2.3/checksums.txt"),
 		strings.Repeat("0", 64)+"  koupsandbox_v1.2.3_plan9_386.tar.gz\n")
 	server := httptest.NewServer(http.FileServer(http.Dir(root)))
 	t.Cleanup(server.Close)
@@ -450,8 +450,9 @@ func TestInstallFollowsRedirectsToHTTPSOnly(t *testing.T) {
 	}))
 	t.Cleanup(secure.Close)
 	authority := filepath.Join(t.TempDir(), "ca.pem")
-	put(t, authority, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})))
-	put(t, authority+".wgetrc", "ca_certificate = "+authority+"\n")
+	writeFile(t, authority, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: secure.Certificate().Raw})))
+	writeFile(t, authority+".wgetrc", "ca_certificate = "+authority+"\n")
 	for _, tool := range []string{"curl", "wget"} {
 		t.Run(tool, func(t *testing.T) {
 			inEachShell(t, func(t *testing.T, i installer) {
@@ -615,7 +616,7 @@ func TestInstallVerifiesACachedArchive(t *testing.T) {
 		if err != nil || len(kept) != 1 {
 			t.Fatalf("files in the cache: %v (%v)", kept, err)
 		}
-		put(t, kept[0], "tampered with")
+		writeFile(t, kept[0], "tampered with")
 		installs("with another one", ".txt", ".gz")
 		installs("repaired", ".txt")
 	})

@@ -130,7 +130,7 @@ func holdersOf(t *testing.T) map[string]string {
 // Kubernetes controllers still create objects after a cluster is ready.
 func settledInventory(t *testing.T) (settled map[string]string) {
 	t.Helper()
-	const looks = 20
+	const checks = 20
 	equal := 0
 	eventually(t, "the inventory of the cluster has stopped changing", func(ctx context.Context) error {
 		now, err := inventory(ctx)
@@ -141,8 +141,8 @@ func settledInventory(t *testing.T) (settled map[string]string) {
 		if !maps.Equal(settled, now) {
 			settled, equal = now, 0
 		}
-		if equal < looks {
-			return fmt.Errorf("%d of %d inventories in a row are equal", equal, looks)
+		if equal < checks {
+			return fmt.Errorf("%d of %d inventories in a row are equal", equal, checks)
 		}
 		return nil
 	})

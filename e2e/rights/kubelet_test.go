@@ -34,12 +34,12 @@ func TestLogsAndExecReachTheController(t *testing.T) {
 	ns := namespace(t)
 	pod := onHostileBase(t, ns, overMQTT(t))
 	port := fmt.Sprint(nodeOf(t, pod).Status.DaemonEndpoints.KubeletEndpoint.Port)
-	var traps []*net.TCPListener
+	var listeners []*net.TCPListener
 	for _, host := range []string{trapHost, trapIP} {
 		l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 		must(t, err)
 		t.Cleanup(func() { must(t, l.Close()) })
-		traps = append(traps, l.(*net.TCPListener)) //nolint:forcetypeassert // the network is tcp
+		listeners = append(listeners, l.(*net.TCPListener)) //nolint:forcetypeassert // the network is tcp
 	}
 	logs, err := client.CoreV1().Pods(ns).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
 	if err != nil || !strings.Contains(string(logs), "installBiz answered: SUCCESS") {
@@ -47,12 +47,12 @@ func TestLogsAndExecReachTheController(t *testing.T) {
 	}
 	api, err := resources.New(config)
 	must(t, err)
-	var out, complaints bytes.Buffer
-	err = api.ExecInPod(t.Context(), ns, pod.Name, pod.Name, []string{"ark", "health"}, &out, &complaints)
+	var out, errOut bytes.Buffer
+	err = api.ExecInPod(t.Context(), ns, pod.Name, pod.Name, []string{"ark", "health"}, &out, &errOut)
 	if err != nil || !strings.Contains(out.String(), "METASPACE") {
-		t.Errorf("kubectl exec prints %q: %v", out.String()+complaints.String(), err)
+		t.Errorf("kubectl exec prints %q: %v", out.String()+errOut.String(), err)
 	}
-	for _, l := range traps {
+	for _, l := range listeners {
 		must(t, l.SetDeadline(time.Now().Add(100*time.Millisecond))) // a connection would already be pending
 		if _, err := l.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the API server connected to %s (%v)", l.Addr(), err)

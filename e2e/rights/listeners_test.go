@@ -284,7 +284,7 @@ func reportedListeners(t *testing.T) map[string]string {
 	for text, name := range map[string]string{
 		heartbeatsOver: "heartbeats over HTTP", kubeletAt: "kubelet API", healthAt: "health", metricsAt: "metrics",
 	} {
-		addr, err := box.Logged(shared.Log(box.ControllerBinary), text)
+		addr, err := box.FindLogWord(shared.Log(box.ControllerBinary), text)
 		must(t, err)
 		names[addr] = name
 	}

@@ -46,7 +46,7 @@ func TestRules(t *testing.T) {
 		}
 		return nil
 	})
-	if beyond := granted.Beyond(&log); len(beyond)+len(log.Refused) > 0 {
+	if beyond := granted.Violations(&log); len(beyond)+len(log.Refused) > 0 {
 		t.Errorf("requests that no rule allows: %q; rejected requests: %q", beyond, log.Refused)
 	}
 	t.Logf("%d requests of %d kinds, %d bytes", log.Events, len(log.Requests), log.Bytes)

@@ -124,12 +124,12 @@ var exclusiveRun sync.RWMutex
 func requirePassed(ctx context.Context, t *testing.T, in runningSandbox, s *source.Scenario) {
 	t.Helper()
 	exclusiveRun.RLock()
-	r := execute(ctx, t, in.up, s)
+	r := execute(ctx, t, in.up, s, parallelCells)
 	exclusiveRun.RUnlock()
-	if slices.ContainsFunc(r.Runs, (*scenario.Run).Inconclusive) {
+	for n := 0; n < maxRepeats && slices.ContainsFunc(r.Runs, (*scenario.Run).Inconclusive); n++ {
 		t.Logf("repeating %s without parallel scenarios: %s", s.Scenario.Metadata.Name, text(t, r))
 		exclusiveRun.Lock()
-		r = execute(ctx, t, in.up, s)
+		r = execute(ctx, t, in.up, s, 1)
 		exclusiveRun.Unlock()
 	}
 	sent, lost := 0, 0
@@ -147,10 +147,12 @@ func requirePassed(ctx context.Context, t *testing.T, in runningSandbox, s *sour
 	t.Error(why)
 }
 
-func execute(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.Scenario) *scenario.Report {
+// execute runs all cells of a scenario, at most parallel at the same time.
+func execute(ctx context.Context, t *testing.T, in *sandbox.Sandbox, s *source.Scenario, parallel int,
+) *scenario.Report {
 	t.Helper()
 	r, err := scenario.Execute(ctx,
-		scenario.Options{Sandbox: in, Scenarios: []*source.Scenario{s}, Parallel: parallelCells})
+		scenario.Options{Sandbox: in, Scenarios: []*source.Scenario{s}, Parallel: parallel})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func TestNoPodIsEvicted(t *testing.T) {
 			s := load(t, filepath.Join("testdata", "controller-away-10m.yaml"))
 			fast, client := startSandbox(t, binDir, c.env, s.Scenario.Spec.Speed)
 			addHealthyNode(t, client)
-			r := execute(t.Context(), t, fast.up, s)
+			r := execute(t.Context(), t, fast.up, s, parallelCells)
 			if r.Result() != c.want {
 				t.Error(text(t, r))
 			}

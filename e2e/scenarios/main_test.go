@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -19,16 +20,21 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 )
 
-const (
+// Limits of what runs concurrently. They follow the processors that the tests may use, so that a slow machine makes
+// them slower, not inconclusive.
+var (
 	// parallelTests is the maximum number of concurrent tests, which mostly wait.
-	parallelTests = 4
+	parallelTests = 2 * runtime.GOMAXPROCS(0)
 	// parallelScenarios is the number of scenarios that run concurrently in the shared sandbox. parallelCells is the
 	// number of matrix cells that run concurrently for each scenario.
-	parallelScenarios, parallelCells = 2, 2
+	parallelScenarios, parallelCells = min(2, runtime.GOMAXPROCS(0)), min(2, runtime.GOMAXPROCS(0))
 	// exclusiveCount is the number of additional sandboxes for exclusive scenarios. There are no additional sandboxes
 	// on kind, because the kubelets of two clusters exceed the default of fs.inotify.max_user_instances.
-	exclusiveCount = 2
+	exclusiveCount = min(2, runtime.GOMAXPROCS(0))
 )
+
+// maxRepeats is how often an inconclusive scenario is repeated while no other scenario runs.
+const maxRepeats = 3
 
 // runningSandbox is a running sandbox and its Go API.
 type runningSandbox struct {
@@ -154,7 +160,7 @@ func stopBroker(ctx context.Context) error {
 	if err := externalBroker.Check(); err != nil {
 		return err
 	}
-	topics, err := externalBroker.Retained(ctx)
+	topics, err := externalBroker.RetainedTopics(ctx)
 	if err == nil && len(topics) > 0 {
 		err = fmt.Errorf("the broker has retained messages of sandboxes: %q", topics)
 	}

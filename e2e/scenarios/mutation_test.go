@@ -74,7 +74,7 @@ func requireDetected(t *testing.T, controllers []mutant) {
 			}
 			s := load(t, filepath.Join(catalogue, c.scenario+".yaml"))
 			own, _ := startSandbox(t, bin, c.env, s.Scenario.Spec.Speed)
-			r := execute(t.Context(), t, own.up, s)
+			r := execute(t.Context(), t, own.up, s, parallelCells)
 			for _, run := range r.Runs {
 				// A run on a slow machine is inconclusive, but its checks and requests have failed.
 				if run.Result != scenario.Passed && detects(run, c.check) {

@@ -36,7 +36,7 @@ func checkPermissions() error {
 	}
 	fmt.Printf("the controllers sent %d requests of %d kinds (audit logs: %d kB); rules that no request needed: %q\n",
 		log.Events, len(log.Requests), log.Bytes>>10, granted.Unused(&log))
-	if beyond := granted.Beyond(&log); len(beyond) > 0 {
+	if beyond := granted.Violations(&log); len(beyond) > 0 {
 		return fmt.Errorf("the controllers sent requests that no rule allows: %q", beyond)
 	}
 	refused := map[string]int{} // an API server has not loaded the rules immediately after its start

@@ -189,8 +189,8 @@ func (f Fault) Validate() error {
 		return fmt.Errorf("kind %q: %w; use one of %s", f.Kind, errUnknown, join(Kinds()))
 	}
 	var errs []error
-	reject := func(used bool, field string) {
-		if used {
+	reject := func(isSet bool, field string) {
+		if isSet {
 			errs = append(errs, fmt.Errorf("%s: %w by kind %s", field, errUnsupported, f.Kind))
 		}
 	}
@@ -209,10 +209,10 @@ func (f Fault) Validate() error {
 	reject(f.Kind != KindClockSkew && f.Skew != 0, "skew")
 	reject(f.Kind != KindCrash && f.Restart != nil, "restart")
 
-	unknown := func(field string, names, known []string) {
+	unknown := func(field string, names, allowed []string) {
 		for _, name := range names {
-			if !slices.Contains(known, name) {
-				errs = append(errs, fmt.Errorf("%s %q: %w; use one of %s", field, name, errUnknown, join(known)))
+			if !slices.Contains(allowed, name) {
+				errs = append(errs, fmt.Errorf("%s %q: %w; use one of %s", field, name, errUnknown, join(allowed)))
 			}
 		}
 	}

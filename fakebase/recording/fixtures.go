@@ -16,9 +16,9 @@ import (
 
 // Fixtures provides the jars and addresses that replace the placeholders in an Exchange.
 type Fixtures struct {
-	modules, server, refused string
-	hanging                  hangingHandler
-	http                     http.Server
+	modules, server, refusedURL string
+	hanging                     hangingHandler
+	http                        http.Server
 }
 
 // OpenFixtures serves the files of a directory over HTTP until Close is called.
@@ -31,7 +31,7 @@ func OpenFixtures(directory string) (*Fixtures, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("finding an unused port: %w", err), l.Close())
 	}
-	f := &Fixtures{modules: directory, server: "http://" + l.Addr().String(), refused: unused.Addr().String()}
+	f := &Fixtures{modules: directory, server: "http://" + l.Addr().String(), refusedURL: unused.Addr().String()}
 	_ = unused.Close() // the port has not been used
 	mux := http.NewServeMux()
 	mux.Handle("/", http.FileServer(http.Dir(directory)))
@@ -44,12 +44,12 @@ func OpenFixtures(directory string) (*Fixtures, error) {
 // Close closes the HTTP server.
 func (f *Fixtures) Close() { _ = f.http.Close() } // all responses have been read
 
-// gate returns the path of the gate file. A test module that gets this path as an argument waits until the file
+// gatePath returns the path of the gate file. A test module that gets this path as an argument waits until the file
 // exists.
-func (f *Fixtures) gate() string { return filepath.Join(f.modules, "go") }
+func (f *Fixtures) gatePath() string { return filepath.Join(f.modules, "go") }
 
 func (f *Fixtures) closeGate() error {
-	if err := os.Remove(f.gate()); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(f.gatePath()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -57,16 +57,16 @@ func (f *Fixtures) closeGate() error {
 
 func (f *Fixtures) openGate() error {
 	f.hanging.release()
-	return os.WriteFile(f.gate(), nil, 0o600)
+	return os.WriteFile(f.gatePath(), nil, 0o600)
 }
 
 func (f *Fixtures) expand(text string) string {
-	return strings.NewReplacer("{modules}", f.modules, "{server}", f.server, "{refused}", f.refused,
+	return strings.NewReplacer("{modules}", f.modules, "{server}", f.server, "{refused}", f.refusedURL,
 		"{oversized}", strings.Repeat("x", 1<<20+1)).Replace(text)
 }
 
 func (f *Fixtures) collapse(text string) string {
-	return strings.NewReplacer(f.modules, "{modules}", f.server, "{server}", f.refused, "{refused}").Replace(text)
+	return strings.NewReplacer(f.modules, "{modules}", f.server, "{server}", f.refusedURL, "{refused}").Replace(text)
 }
 
 // WriteJar writes a jar that contains a manifest and the files of the jar from. If from is empty, it adds no files.

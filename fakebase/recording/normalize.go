@@ -5,8 +5,8 @@ import "regexp"
 // replacements match the parts of a response that differ between runs: times, durations, sizes, addresses, stack
 // frames and metrics.
 var replacements = []struct {
-	pattern *regexp.Regexp
-	with    string
+	pattern     *regexp.Regexp
+	replacement string
 }{
 	{regexp.MustCompile(`"(changeTime|publishTimestamp|startTime|startTimestamp|endTime)":\d+`), `"$1":1`},
 	{regexp.MustCompile(`"endTimestamp":[1-9]\d*`), `"endTimestamp":1`},
@@ -32,7 +32,7 @@ var replacements = []struct {
 // Normalize replaces the parts of a response that differ between runs with fixed texts.
 func Normalize(answer string) string {
 	for _, n := range replacements {
-		answer = n.pattern.ReplaceAllString(answer, n.with)
+		answer = n.pattern.ReplaceAllString(answer, n.replacement)
 	}
 	return answer
 }

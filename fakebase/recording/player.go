@@ -131,14 +131,15 @@ func (p *Player) overHTTP(ctx context.Context, x Exchange, noAnswer bool) (answe
 // request sends a complete HTTP request. It returns the data that it receives until the base closes or resets the
 // connection, or sends nothing for idleTimeout. After the first data, it returns no error. If noAnswer is true,
 // timedOut reports whether the base sent nothing within NoAnswerTimeout.
-func (p *Player) request(ctx context.Context, raw string, noAnswer bool) (answer string, timedOut bool, err error) {
+func (p *Player) request(ctx context.Context, rawRequest string,
+	noAnswer bool) (answer string, timedOut bool, err error) {
 	conn, err := p.Dial(ctx)
 	if err != nil {
 		return "", false, err
 	}
 	defer func() { _ = conn.Close() }() // all data has been read
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	_, writeErr := io.WriteString(conn, raw)
+	_, writeErr := io.WriteString(conn, rawRequest)
 	if noAnswer {
 		if err := conn.SetReadDeadline(time.Now().Add(p.NoAnswerTimeout)); err != nil {
 			return "", false, err

@@ -131,7 +131,7 @@ func Load(dir string) (names []string, recordings map[string]Recording, err erro
 		}
 		var r Recording
 		if err := json.Unmarshal(text, &r); err != nil {
-			return nil, nil, fmt.Errorf("reading recording %s: %w", file, err)
+			return nil, nil, fmt.Errorf("decoding recording %s: %w", file, err)
 		}
 		name := string(r.Tunnel) + "/" + filepath.Base(file[:len(file)-len(".json")])
 		names = append(names, name)

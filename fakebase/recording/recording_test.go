@@ -80,7 +80,7 @@ func TestLoadErrors(t *testing.T) {
 		"directory instead of a file": {"", func(file string) error { return os.Mkdir(file, 0o700) },
 			"reading a recording: read"},
 		"invalid JSON": {"", func(file string) error { return os.WriteFile(file, []byte("{"), 0o600) },
-			"reading recording"},
+			"decoding recording"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), tt.dir, "http", "one.json")

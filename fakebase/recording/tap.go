@@ -27,9 +27,9 @@ type Tap struct {
 
 	answers chan Message // MQTT responses to commands
 
-	mu    sync.Mutex
-	sent  []Sent
-	first chan struct{} // closed when the first packet or request after Reset is recorded
+	mu            sync.Mutex
+	sent          []Sent
+	firstRecorded chan struct{} // closed when the first packet or request after Reset is recorded
 }
 
 // NewTap returns an empty Tap.
@@ -65,9 +65,9 @@ func (t *Tap) add(sent ...Sent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sent = append(t.sent, sent...)
-	if t.first != nil && len(t.sent) > 0 {
-		close(t.first)
-		t.first = nil
+	if t.firstRecorded != nil && len(t.sent) > 0 {
+		close(t.firstRecorded)
+		t.firstRecorded = nil
 	}
 }
 
@@ -76,8 +76,8 @@ func (t *Tap) add(sent ...Sent) {
 func (t *Tap) Reset() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sent, t.first = nil, make(chan struct{})
-	return t.first
+	t.sent, t.firstRecorded = nil, make(chan struct{})
+	return t.firstRecorded
 }
 
 // Sent returns the packets and requests that were recorded since the last Reset. The result is never nil.
@@ -91,16 +91,16 @@ func (t *Tap) Sent() []Sent {
 type Controller struct {
 	Tap *Tap
 
-	mu   sync.Mutex
-	mode Event
+	mu       sync.Mutex
+	behavior Event
 }
 
 // Set sets the behavior of the controller: to hang (ControllerHangs), to fail (ControllerFails), or to succeed (any
 // other event).
-func (c *Controller) Set(mode Event) {
+func (c *Controller) Set(behavior Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mode = mode
+	c.behavior = behavior
 }
 
 // ServeHTTP records a heartbeat and responds to it. While the controller hangs, ServeHTTP blocks until the base
@@ -112,7 +112,7 @@ func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.Tap.add(sentRequest(r, string(body)))
 	c.mu.Lock()
-	mode := c.mode
+	mode := c.behavior
 	c.mu.Unlock()
 	switch mode {
 	case ControllerHangs:

@@ -44,8 +44,8 @@ func TestBasesOfOneProcessAreIndependent(t *testing.T) {
 	first, second := watch(t, one), watch(t, two)
 	end := start(t, one)
 	start(t, two)
-	first.waitFor(t, kind(fakebase.EventReady))
-	second.waitFor(t, kind(fakebase.EventReady))
+	first.waitFor(t, ofKind(fakebase.EventReady))
+	second.waitFor(t, ofKind(fakebase.EventReady))
 	if _, err := one.Inject(fault.Fault{ID: "f1", Kind: fault.KindSilent}); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestRecreate(t *testing.T) {
 	b := newBase(t, p, "b1")
 	l, done := watch(t, b), make(chan error, 1)
 	go func() { done <- b.Start(t.Context()) }()
-	l.waitFor(t, kind(fakebase.EventReady))
+	l.waitFor(t, ofKind(fakebase.EventReady))
 	install(t, b, "1.0")
 	l.waitFor(t, biz("1.0", fakebase.StateActivated))
 	if _, err := b.Inject(fault.Fault{ID: "later", Kind: fault.KindSilent}); err != nil {
@@ -83,13 +83,13 @@ func TestRecreate(t *testing.T) {
 	if err := <-done; !remote.IsProcessLost(err) {
 		t.Errorf("Start() = %v, want a lost process", err)
 	}
-	down := l.waitFor(t, kind(fakebase.EventDown))
+	down := l.waitFor(t, ofKind(fakebase.EventDown))
 	if err := b.Recreate(t.Context(), newProcess(t), "198.18.0.9"); err != nil {
 		t.Fatal(err)
 	}
 	start(t, b)
-	up := l.waitFor(t, kind(fakebase.EventUp))
-	l.waitFor(t, kind(fakebase.EventReady))
+	up := l.waitFor(t, ofKind(fakebase.EventUp))
+	l.waitFor(t, ofKind(fakebase.EventReady))
 	var faults []string
 	for _, f := range b.Faults() {
 		faults = append(faults, f.ID)
@@ -115,7 +115,7 @@ func TestForward(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = b.Start(ctx) }() // the process is killed below
 	t.Cleanup(func() { cancel(); <-ended })
-	l.waitFor(t, kind(fakebase.EventReady))
+	l.waitFor(t, ofKind(fakebase.EventReady))
 	local, remoteEnd := net.Pipe()
 	forwarded := make(chan error, 1)
 	go func() { forwarded <- b.Forward(t.Context(), remoteEnd, remote.Web) }()

@@ -17,7 +17,7 @@ type mirror struct {
 	mu          sync.Mutex       // locked while watchers and tracers are called
 	ip          string           // host to use for listeners that listen on all addresses
 	clockOffset time.Duration    // offset of the process clock
-	read        *rpc.ReadCounter // counts the messages received from the process
+	reads       *rpc.ReadCounter // counts the messages received from the process
 	seqOffset   uint64           // sequence number of the last event of the previous processes
 	status      fakebase.Status
 	httpAddr    string // address of the last arklet HTTP server
@@ -27,17 +27,18 @@ type mirror struct {
 	tracers     observers.List[fakebase.Trace]
 }
 
-func newMirror(initial snapshot, read *rpc.ReadCounter, ahead time.Duration) *mirror {
-	m := &mirror{ip: initial.Status.IP, faults: initial.Faults, read: read, clockOffset: ahead}
+func newMirror(initial snapshot, reads *rpc.ReadCounter, clockOffset time.Duration) *mirror {
+	m := &mirror{ip: initial.Status.IP, faults: initial.Faults, reads: reads, clockOffset: clockOffset}
 	m.setStatus(initial.Status)
 	return m
 }
 
 // reset makes the mirror follow a new process after the previous process has ended.
-func (m *mirror) reset(initial snapshot, read *rpc.ReadCounter, ahead time.Duration) {
+func (m *mirror) reset(initial snapshot, reads *rpc.ReadCounter, clockOffset time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.read, m.clockOffset, m.seqOffset, m.faults, m.ip = read, ahead, m.lastSeq, initial.Faults, initial.Status.IP
+	m.reads, m.clockOffset, m.seqOffset, m.faults, m.ip = reads, clockOffset, m.lastSeq, initial.Faults,
+		initial.Status.IP
 	m.httpAddr = ""
 	m.setStatus(initial.Status)
 }
@@ -46,7 +47,7 @@ func (m *mirror) reset(initial snapshot, read *rpc.ReadCounter, ahead time.Durat
 func (m *mirror) apply(t message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	defer m.read.Add()
+	defer m.reads.Add()
 	if t.Faults != nil {
 		m.faults = *t.Faults
 	}
@@ -67,7 +68,7 @@ func (m *mirror) apply(t message) {
 func (m *mirror) markEnded(reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	defer m.read.End(nil)
+	defer m.reads.End(nil)
 	if s := &m.status; s.Running {
 		*s = fakebase.Status{Identity: s.Identity, Name: s.Name, Version: s.Version, IP: s.IP, HostName: s.HostName,
 			WebAddr: s.WebAddr, Requests: s.Requests}

@@ -148,7 +148,7 @@ func (l *log) waitFor(t *testing.T, match func(fakebase.Event) bool) fakebase.Ev
 	}
 }
 
-func kind(k fakebase.EventKind) func(fakebase.Event) bool {
+func ofKind(k fakebase.EventKind) func(fakebase.Event) bool {
 	return func(e fakebase.Event) bool { return e.Kind == k }
 }
 
@@ -216,8 +216,8 @@ func TestStartAndStop(t *testing.T) {
 		}
 		l := watch(t, b)
 		stop := start(t, b)
-		first := l.waitFor(t, kind(fakebase.EventUp))
-		l.waitFor(t, kind(fakebase.EventReady))
+		first := l.waitFor(t, ofKind(fakebase.EventUp))
+		l.waitFor(t, ofKind(fakebase.EventReady))
 		if first.Seq != 1 || first.Identity != "b1" || time.Since(first.Time) > time.Minute {
 			t.Errorf("first event = %+v", first)
 		}
@@ -240,7 +240,7 @@ func TestStartAndStop(t *testing.T) {
 			t.Errorf("response of the module = %s, error = %v", text, err)
 		}
 		stop()
-		last := l.waitFor(t, kind(fakebase.EventDown))
+		last := l.waitFor(t, ofKind(fakebase.EventDown))
 		if s := b.Status(); s.Running || len(s.Biz) > 0 || last.Identity != "b1" {
 			t.Errorf("status after the end = %+v, last event = %+v", s, last)
 		}
@@ -256,7 +256,7 @@ func TestWatchHasNoGaps(t *testing.T) {
 	testBoth(t, func(t *testing.T, b base) {
 		l := watch(t, b)
 		start(t, b)
-		l.waitFor(t, kind(fakebase.EventReady))
+		l.waitFor(t, ofKind(fakebase.EventReady))
 		var watchers sync.WaitGroup
 		for range 20 {
 			watchers.Go(func() {
@@ -298,7 +298,7 @@ func TestFaults(t *testing.T) {
 	testBoth(t, func(t *testing.T, b base) {
 		l := watch(t, b)
 		start(t, b)
-		l.waitFor(t, kind(fakebase.EventReady))
+		l.waitFor(t, ofKind(fakebase.EventReady))
 		if got := b.Faults(); len(got) != 1 || got[0].ID != "first" {
 			t.Errorf("initial faults = %+v, want first", got)
 		}
@@ -347,15 +347,15 @@ func TestRestart(t *testing.T) {
 	testBoth(t, func(t *testing.T, b base) {
 		l := watch(t, b)
 		start(t, b)
-		l.waitFor(t, kind(fakebase.EventReady))
+		l.waitFor(t, ofKind(fakebase.EventReady))
 		if err := b.Restart("a/b"); err == nil || !strings.Contains(err.Error(), `"a/b"`) {
 			t.Errorf("Restart() with an invalid identity = %v", err)
 		}
 		if err := b.Restart("b2"); err != nil {
 			t.Fatal(err)
 		}
-		l.waitFor(t, kind(fakebase.EventDown))
-		l.waitFor(t, kind(fakebase.EventUp))
+		l.waitFor(t, ofKind(fakebase.EventDown))
+		l.waitFor(t, ofKind(fakebase.EventUp))
 		if got := b.Identity(); got != "b2" {
 			t.Errorf("Identity() = %q, want b2", got)
 		}
@@ -389,7 +389,7 @@ func TestClockOffset(t *testing.T) {
 	l, done := watch(t, b), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { done <- b.Start(ctx) }()
-	ready := l.waitFor(t, kind(fakebase.EventReady))
+	ready := l.waitFor(t, ofKind(fakebase.EventReady))
 	for what, at := range map[string]time.Time{"the event": ready.Time, "the start": b.Status().Started} {
 		if earlier := began.Sub(at); earlier < 50*time.Minute || earlier > time.Hour {
 			t.Errorf("time of %s is %s before the test, want an hour", what, earlier)
@@ -401,10 +401,10 @@ func TestClockOffset(t *testing.T) {
 	}
 }
 
-// paused simulates a process that is paused after it has created a base and then does not respond.
-type paused struct{}
+// pausedTransport simulates a process that is paused after it has created a base and then does not respond.
+type pausedTransport struct{}
 
-func (paused) RoundTrip(r *http.Request) (*http.Response, error) {
+func (pausedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	stream, end := io.Pipe()
 	context.AfterFunc(r.Context(), func() { _ = end.CloseWithError(r.Context().Err()) })
 	switch path.Base(r.URL.Path) {
@@ -422,7 +422,7 @@ func (paused) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestPausedProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, err := remote.New(t.Context(), paused{}, remote.Options{})
+		b, err := remote.New(t.Context(), pausedTransport{}, remote.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

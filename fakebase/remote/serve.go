@@ -30,7 +30,7 @@ func Serve(ctx context.Context, conn net.Conn, version string, logger *slog.Logg
 	processInfo.Handle(mux, func(context.Context, rpc.Empty) (ProcessInfo, error) {
 		return ProcessInfo{Version: version, Address: ownAddress()}, nil
 	})
-	makeBase.Handle(mux, h.make)
+	makeBase.Handle(mux, h.createBase)
 	mux.HandleFunc("/{base}/{method}", func(w http.ResponseWriter, r *http.Request) {
 		id := r.PathValue("base")
 		h.mu.Lock()
@@ -50,9 +50,9 @@ type host struct {
 	log *slog.Logger
 	ctx context.Context // context of Serve; its end stops all bases
 
-	mu      sync.Mutex
-	created int
-	bases   map[string]*server // by the base ID that make returned
+	mu           sync.Mutex
+	createdCount int
+	bases        map[string]*server // by the base ID that createBase returned
 }
 
 type server struct {
@@ -110,7 +110,7 @@ func ownAddress() (address string) {
 	return address
 }
 
-func (h *host) make(ctx context.Context, o Options) (snapshot, error) {
+func (h *host) createBase(ctx context.Context, o Options) (snapshot, error) {
 	o.Logger = h.log
 	if o.MQTT != nil {
 		config, err := o.brokerTLS()
@@ -136,8 +136,8 @@ func (h *host) make(ctx context.Context, o Options) (snapshot, error) {
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.created++
-	id := strconv.Itoa(h.created)
+	h.createdCount++
+	id := strconv.Itoa(h.createdCount)
 	h.bases[id] = s
 	s.remove = func() {
 		h.mu.Lock()
@@ -166,7 +166,7 @@ func (s *server) follow(ctx context.Context, _ rpc.Empty, send func(message)) er
 func (s *server) run(ctx context.Context, _ rpc.Empty) (rpc.Empty, error) {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)() //nolint:contextcheck // as in make
+	defer context.AfterFunc(s.ctx, cancel)() //nolint:contextcheck // as in createBase
 	err := s.base.Start(running)
 	if !errors.Is(err, fakebase.ErrStarted) {
 		s.cancel()

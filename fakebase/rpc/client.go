@@ -24,11 +24,11 @@ type Client struct {
 func (c *Client) call(ctx context.Context, method string, in any, read func(*json.Decoder) error) error {
 	body, err := json.Marshal(in)
 	if err != nil {
-		return fmt.Errorf("calling %s: %w", method, err)
+		return fmt.Errorf("encoding the request for %s: %w", method, err)
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://server"+c.Path+"/"+method, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("calling %s: %w", method, err)
+		return fmt.Errorf("creating the request for %s: %w", method, err)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	response, err := c.Transport.RoundTrip(r)

@@ -82,9 +82,9 @@ func (m Stream[In, Item]) Handle(mux *http.ServeMux, f func(ctx context.Context,
 	})
 }
 
-// Call calls the method, and calls the function each for every item, in order. It blocks until the stream ends. It
+// Call calls the method, and calls handleItem for every item, in order. It blocks until the stream ends. It
 // returns the same errors as Unary.Call.
-func (m Stream[In, Item]) Call(ctx context.Context, c *Client, in In, each func(Item)) error {
+func (m Stream[In, Item]) Call(ctx context.Context, c *Client, in In, handleItem func(Item)) error {
 	return c.call(ctx, string(m), in, func(d *json.Decoder) error {
 		for {
 			var l line[Item]
@@ -96,7 +96,7 @@ func (m Stream[In, Item]) Call(ctx context.Context, c *Client, in In, each func(
 			case l.Error != nil:
 				return l.Error
 			}
-			each(l.Item)
+			handleItem(l.Item)
 		}
 	})
 }

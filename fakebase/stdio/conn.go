@@ -22,7 +22,7 @@ func Standard() (net.Conn, error) {
 	const stdin = 0
 	// Closing a blocking stream does not end a pending read.
 	if err := syscall.SetNonblock(stdin, true); err != nil {
-		return nil, fmt.Errorf("preparing the standard input: %w", err)
+		return nil, fmt.Errorf("setting the standard input to non-blocking mode: %w", err)
 	}
 	return Join(os.NewFile(stdin, os.Stdin.Name()), os.Stdout), nil
 }

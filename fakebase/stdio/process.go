@@ -33,7 +33,7 @@ func Dial(conn net.Conn) (*http2.ClientConn, error) {
 	c, err := (&http2.Transport{StrictMaxConcurrentStreams: true}).NewClientConn(conn)
 	if err != nil {
 		_ = conn.Close() // it may be closed already
-		return nil, fmt.Errorf("starting HTTP/2: %w", err)
+		return nil, fmt.Errorf("starting the HTTP/2 client: %w", err)
 	}
 	return c, nil
 }
@@ -133,7 +133,7 @@ func (p *Process) Close() error {
 	}
 	_ = p.cmd.Process.Kill() // it may have exited already
 	<-p.done
-	return fmt.Errorf("%s was killed because it did not exit within %s after the end of its standard input", p.cmd.Path,
+	return fmt.Errorf("%s was killed because it did not exit within %s after its standard input was closed", p.cmd.Path,
 		exitTimeout)
 }
 

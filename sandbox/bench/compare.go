@@ -56,7 +56,7 @@ func (r *Results) matches(config map[string]string) error {
 				"measure a new baseline", key, r.config[key], config[key])
 		}
 	}
-	if !slices.ContainsFunc(r.figures, func(f *figure) bool { return len(f.values) >= MinRuns }) {
+	if !slices.ContainsFunc(r.benchmarks, func(f *benchmark) bool { return len(f.values) >= MinRuns }) {
 		return fmt.Errorf("the baseline has fewer than %d runs; measure it with --runs %d", MinRuns, MinRuns)
 	}
 	return nil
@@ -70,7 +70,7 @@ func Compare(baseline, now *Results) (*Comparison, error) {
 		return nil, err
 	}
 	c := &Comparison{}
-	for _, before := range baseline.figures {
+	for _, before := range baseline.benchmarks {
 		after := now.find(before.name, before.unit)
 		if after == nil {
 			if name := now.missing(before.name); name != "" && !slices.Contains(c.Missing, name) {
@@ -106,7 +106,10 @@ func Compare(baseline, now *Results) (*Comparison, error) {
 func (r *Results) missing(name string) string {
 	run, _, _ := strings.Cut(name, measureKey)
 	switch {
-	case !slices.ContainsFunc(r.figures, func(f *figure) bool { return strings.HasPrefix(f.name, run+measureKey) }):
+	case !slices.ContainsFunc(r.benchmarks, func(f *benchmark) bool {
+		return strings.HasPrefix(f.name,
+			run+measureKey)
+	}):
 		return run
 	case strings.Contains(name, requestMeasure):
 		return ""
@@ -115,11 +118,11 @@ func (r *Results) missing(name string) string {
 	}
 }
 
-func (f *figure) sample() *benchmath.Sample {
+func (f *benchmark) sample() *benchmath.Sample {
 	return benchmath.NewSample(slices.Clone(f.values), &benchmath.DefaultThresholds)
 }
 
-func (f *figure) median() float64 {
+func (f *benchmark) median() float64 {
 	return round(benchmath.AssumeNothing.Summary(f.sample(), 0.95).Center)
 }
 

@@ -18,7 +18,7 @@ var machine = map[string]string{"goos": "linux", "goarch": "amd64", "cpu": "a pr
 // resultsOf returns benchmark results with one value for each run.
 func resultsOf(unit string, values ...float64) *Results {
 	return &Results{config: machine,
-		figures: []*figure{{name: "Startup/bases=100/measure=pod_startup", unit: unit, values: values}}}
+		benchmarks: []*benchmark{{name: "Startup/bases=100/measure=pod_startup", unit: unit, values: values}}}
 }
 
 func TestCompare(t *testing.T) {
@@ -91,7 +91,7 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(resultsOf("p50-ms", 100, 110), got, cmp.AllowUnexported(Results{}, figure{})); diff != "" {
+	if diff := cmp.Diff(resultsOf("p50-ms", 100, 110), got, cmp.AllowUnexported(Results{}, benchmark{})); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
 	if err := os.WriteFile(file, []byte("metadata: {name: x}\n"), 0o600); err != nil {

@@ -237,11 +237,11 @@ func Observe(ctx context.Context, o Options, follow func(context.Context, func(e
 	}); ctx.Err() == nil {
 		return nil, err
 	}
-	r.record(observed(seen, start, before, takeSnapshot(ctx, o.API)))
+	r.record(newObservedRun(seen, start, before, takeSnapshot(ctx, o.API)))
 	return &r.report, r.err
 }
 
-func observed(all []events.Event, start time.Time, before, after snapshot) Run {
+func newObservedRun(all []events.Event, start time.Time, before, after snapshot) Run {
 	l := readEvents(all, start)
 	m := Run{Name: nameOf("observed", nil, len(l.bases)), Verdict: scenario.Passed, Elapsed: time.Since(start)}
 	m.measure(l, before, after)

@@ -20,7 +20,7 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(r)
 	if err != nil {
-		return nil, fmt.Errorf("reading metrics: %w", err)
+		return nil, fmt.Errorf("parsing the metrics: %w", err)
 	}
 	return families, nil
 }

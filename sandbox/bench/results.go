@@ -30,11 +30,11 @@ const (
 
 // Results holds the benchmark values of all runs.
 type Results struct {
-	config  map[string]string // goos, cpu, provider and other configuration keys
-	figures []*figure         // in the order in which they were first added
+	config     map[string]string // goos, cpu, provider and other configuration keys
+	benchmarks []*benchmark      // in the order in which they were first added
 }
 
-type figure struct {
+type benchmark struct {
 	name, unit string
 	values     []float64
 }
@@ -56,7 +56,7 @@ func Read(file string) (*Results, error) {
 	if err := reader.Err(); err != nil {
 		return nil, fmt.Errorf("reading benchmark results: %w", err)
 	}
-	if len(results.figures) == 0 {
+	if len(results.benchmarks) == 0 {
 		return nil, fmt.Errorf("%s has no benchmark results; create it with: koupsandbox bench > %s", file, file)
 	}
 	return results, nil
@@ -69,8 +69,8 @@ func (r *Results) add(result *benchfmt.Result) {
 	for _, v := range result.Values {
 		f := r.find(string(result.Name), v.Unit)
 		if f == nil {
-			f = &figure{name: string(result.Name), unit: v.Unit}
-			r.figures = append(r.figures, f)
+			f = &benchmark{name: string(result.Name), unit: v.Unit}
+			r.benchmarks = append(r.benchmarks, f)
 		}
 		f.values = append(f.values, v.Value)
 	}
@@ -83,13 +83,13 @@ func (r *Results) setConfig(config []benchfmt.Config) {
 	}
 }
 
-// find returns the figure with the given name and unit, or nil if the figure does not exist.
-func (r *Results) find(name, unit string) *figure {
-	i := slices.IndexFunc(r.figures, func(f *figure) bool { return f.name == name && f.unit == unit })
+// find returns the benchmark with the given name and unit, or nil if the benchmark does not exist.
+func (r *Results) find(name, unit string) *benchmark {
+	i := slices.IndexFunc(r.benchmarks, func(f *benchmark) bool { return f.name == name && f.unit == unit })
 	if i < 0 {
 		return nil
 	}
-	return r.figures[i]
+	return r.benchmarks[i]
 }
 
 func configOf(ctx context.Context, status *sandbox.Status) ([]benchfmt.Config, error) {

@@ -19,12 +19,12 @@ func rolloutActions() []act {
 	return []act{
 		{
 			Action: Action{ID: "workload.pause", On: kindWorkload, Title: "Pause the rollout", Danger: true,
-				When: deployments(no), Params: ofWorkload()},
+				When: deployments(paramFalse), Params: ofWorkload()},
 			target: onWorkload, do: pause(true),
 		},
 		{
 			Action: Action{ID: "workload.resume", On: kindWorkload, Title: "Approve: resume the rollout",
-				When: deployments(yes), Params: ofWorkload()},
+				When: deployments(paramTrue), Params: ofWorkload()},
 			target: onWorkload, do: pause(false),
 		},
 		{

@@ -142,7 +142,7 @@ func setFault(ctx context.Context, b *Board, p params) (ActionResult, error) {
 	}
 	text, err := json.Marshal(f)
 	if err != nil {
-		return ActionResult{}, fmt.Errorf("writing a fault: %w", err)
+		return ActionResult{}, fmt.Errorf("encoding the fault: %w", err)
 	}
 	id, err := b.daemon.SetFault(ctx, onBases(f, p["base"]))
 	return ActionResult{fmt.Sprintf("fault %s (%s) was set on %s", id, f.Kind, p["base"]),

@@ -25,7 +25,7 @@ func scenarioAction(files []string) act {
 			if err != nil {
 				return ActionResult{}, invalid("%s is invalid: %v", file, err)
 			}
-			release, err := b.acts.reserve("the run of a scenario", "scenario.run")
+			release, err := b.acts.reserve("this sandbox", "scenario.run")
 			if err != nil {
 				return ActionResult{}, err
 			}

@@ -47,21 +47,21 @@ func workloadActions() []act {
 		},
 		{
 			Action: Action{ID: "node.cordon", On: kindBase, Title: "Cordon", Danger: true,
-				When: map[string][]string{"cordoned": {no}}, Params: []ActionParam{fromRow("node", "node")}},
+				When: map[string][]string{"cordoned": {paramFalse}}, Params: []ActionParam{fromRow("node", "node")}},
 			target: onNode, do: cordon(true),
 		},
 		{
 			Action: Action{ID: "node.uncordon", On: kindBase, Title: "Uncordon",
-				When: map[string][]string{"cordoned": {yes}}, Params: []ActionParam{fromRow("node", "node")}},
+				When: map[string][]string{"cordoned": {paramTrue}}, Params: []ActionParam{fromRow("node", "node")}},
 			target: onNode, do: cordon(false),
 		},
 	}, rolloutActions()...)
 }
 
-// yes and no are the values of boolean parameters.
+// paramTrue and paramFalse are the values of boolean parameters.
 const (
-	yes = "true"
-	no  = "false"
+	paramTrue  = "true"
+	paramFalse = "false"
 )
 
 func onNode(p params) string { return "node/" + p["node"] }
@@ -110,16 +110,16 @@ func (b *Board) workload(ctx context.Context, p params) (*workload, error) {
 	return nil, invalid("unsupported workload kind %q", p["kind"])
 }
 
-func (b *Board) patch(ctx context.Context, p params, kind types.PatchType, patch []byte,
+func (b *Board) patch(ctx context.Context, p params, patchType types.PatchType, patch []byte,
 	subresources ...string) (err error) {
 	apps, o := b.o.API.AppsV1(), metav1.PatchOptions{FieldManager: fieldManager}
 	switch p["kind"] {
 	case kindDeployment:
-		_, err = apps.Deployments(p["namespace"]).Patch(ctx, p["name"], kind, patch, o, subresources...)
+		_, err = apps.Deployments(p["namespace"]).Patch(ctx, p["name"], patchType, patch, o, subresources...)
 	case kindDaemonSet:
-		_, err = apps.DaemonSets(p["namespace"]).Patch(ctx, p["name"], kind, patch, o, subresources...)
+		_, err = apps.DaemonSets(p["namespace"]).Patch(ctx, p["name"], patchType, patch, o, subresources...)
 	case kindStatefulSet:
-		_, err = apps.StatefulSets(p["namespace"]).Patch(ctx, p["name"], kind, patch, o, subresources...)
+		_, err = apps.StatefulSets(p["namespace"]).Patch(ctx, p["name"], patchType, patch, o, subresources...)
 	}
 	return err
 }
@@ -154,7 +154,7 @@ func release(ctx context.Context, b *Board, p params) (ActionResult, error) {
 		map[string]any{"spec": map[string]any{
 			"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}})
 	if err != nil {
-		return ActionResult{}, fmt.Errorf("writing a patch: %w", err)
+		return ActionResult{}, fmt.Errorf("encoding the patch: %w", err)
 	}
 	return ActionResult{
 		fmt.Sprintf("%s/%s was updated to %s:%s", p["kind"], p["name"], p["module"], p["version"]),

@@ -86,8 +86,8 @@ func newActions(b *Board) *actions {
 	return a
 }
 
-// offered returns the actions that are available, sorted by ID.
-func (a *actions) offered() []Action {
+// available returns the actions that are available, sorted by ID.
+func (a *actions) available() []Action {
 	var list []Action
 	for _, x := range a.all {
 		list = append(list, x.Action)
@@ -201,8 +201,8 @@ func (a *actions) reserve(target, id string) (release func(), err error) {
 		if strings.HasPrefix(target, kindBase+"/") {
 			code = errcode.ModuleControllerBaseInstanceUnderOperation
 		}
-		return nil, refuse(code, http.StatusConflict, "%s of %s is in progress; try again when it has ended", other,
-			target)
+		return nil, refuse(code, http.StatusConflict,
+			"the action %s on %s is in progress; try again when it has ended", other, target)
 	}
 	if len(a.busy) >= maxActions {
 		return nil, refuse(errcode.KouplelessBoardThreadPoolError, http.StatusServiceUnavailable,

@@ -105,7 +105,7 @@ func newBoard(o Options, d daemon) (*Board, error) {
 		return nil, errors.New("the web UI requires a sandbox, a cluster or a run")
 	}
 	b.acts = newActions(b)
-	row.Actions = b.acts.offered()
+	row.Actions = b.acts.available()
 	b.state, b.feed = newBoardState(row), feed.New(keep)
 	b.state.noDaemon = d == nil && o.Run == nil
 	return b, b.admit()

@@ -234,21 +234,21 @@ func (x *stream) next() {
 
 func (x *stream) apply(c Changes) {
 	x.log = append(x.log, c.Log...)
-	x.tables.Board = over(x.tables.Board, c.Set.Board, c.Del["board"])
-	x.tables.Base = over(x.tables.Base, c.Set.Base, c.Del["base"])
-	x.tables.Pod = over(x.tables.Pod, c.Set.Pod, c.Del["pod"])
-	x.tables.Workload = over(x.tables.Workload, c.Set.Workload, c.Del["workload"])
-	x.tables.Revision = over(x.tables.Revision, c.Set.Revision, c.Del["revision"])
-	x.tables.Service = over(x.tables.Service, c.Set.Service, c.Del["service"])
-	x.tables.Component = over(x.tables.Component, c.Set.Component, c.Del["component"])
-	x.tables.Fault = over(x.tables.Fault, c.Set.Fault, c.Del["fault"])
-	x.tables.Stream = over(x.tables.Stream, c.Set.Stream, c.Del["stream"])
-	x.tables.Step = over(x.tables.Step, c.Set.Step, c.Del["step"])
-	x.tables.Finding = over(x.tables.Finding, c.Set.Finding, c.Del["finding"])
-	x.tables.Notice = over(x.tables.Notice, c.Set.Notice, c.Del["notice"])
+	x.tables.Board = mergeRows(x.tables.Board, c.Set.Board, c.Del["board"])
+	x.tables.Base = mergeRows(x.tables.Base, c.Set.Base, c.Del["base"])
+	x.tables.Pod = mergeRows(x.tables.Pod, c.Set.Pod, c.Del["pod"])
+	x.tables.Workload = mergeRows(x.tables.Workload, c.Set.Workload, c.Del["workload"])
+	x.tables.Revision = mergeRows(x.tables.Revision, c.Set.Revision, c.Del["revision"])
+	x.tables.Service = mergeRows(x.tables.Service, c.Set.Service, c.Del["service"])
+	x.tables.Component = mergeRows(x.tables.Component, c.Set.Component, c.Del["component"])
+	x.tables.Fault = mergeRows(x.tables.Fault, c.Set.Fault, c.Del["fault"])
+	x.tables.Stream = mergeRows(x.tables.Stream, c.Set.Stream, c.Del["stream"])
+	x.tables.Step = mergeRows(x.tables.Step, c.Set.Step, c.Del["step"])
+	x.tables.Finding = mergeRows(x.tables.Finding, c.Set.Finding, c.Del["finding"])
+	x.tables.Notice = mergeRows(x.tables.Notice, c.Set.Notice, c.Del["notice"])
 }
 
-func over[T any](rows, set map[string]T, del []string) map[string]T {
+func mergeRows[T any](rows, set map[string]T, del []string) map[string]T {
 	if rows == nil {
 		rows = map[string]T{}
 	}

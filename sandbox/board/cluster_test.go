@@ -303,7 +303,7 @@ func TestLeak(t *testing.T) {
 			{soon, row(200, "biz1:2"), 50},
 		},
 	} {
-		u, now := &use{}, began
+		u, now := &processUsage{}, began
 		for i, c := range rows {
 			now = now.Add(c.after)
 			if got := u.leak(c.row, true, now); got != c.want {

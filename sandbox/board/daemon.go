@@ -81,7 +81,7 @@ func (s *daemonSource) run(ctx context.Context) {
 		}
 		s.state.notice(aboutSandbox, "the sandbox is unreachable; the data may be out of date: "+err.Error(),
 			s.now())
-		s.state.ended(s.now())
+		s.state.setEnded(s.now())
 		wait(ctx, reconnectInterval)
 	}
 }
@@ -90,7 +90,7 @@ func (s *daemonSource) run(ctx context.Context) {
 // bases in the initial events, because they no longer exist.
 func (s *daemonSource) recordReconnect(mentioned map[string]bool) {
 	s.state.notice(aboutSandbox, "", s.now())
-	s.state.ended(time.Time{})
+	s.state.setEnded(time.Time{})
 	for _, name := range s.state.bases() {
 		if !mentioned[name] {
 			s.state.addEvent(events.Event{Time: s.now(),
@@ -247,8 +247,8 @@ func (w *boardState) bases() []string {
 	return slices.DeleteFunc(w.state.Bases.Names(), func(name string) bool { return w.state.Bases.Get(name).Removed })
 }
 
-// ended records the time when the sandbox ended. A zero time means that the sandbox is running again.
-func (w *boardState) ended(now time.Time) {
+// setEnded records the time when the sandbox ended. A zero time means that the sandbox is running again.
+func (w *boardState) setEnded(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.board.Ended == 0 || now.IsZero() && w.board.Ended != 0 {

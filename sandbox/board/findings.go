@@ -93,8 +93,8 @@ func (w *boardState) find(now time.Time) {
 func (p problem) row(since int64) FindingRow {
 	slices.Sort(p.bases)
 	slices.Sort(p.workloads)
-	row := FindingRow{Code: string(p.code), Text: p.text, Chinese: p.chinese, Since: since, Bases: first(p.bases),
-		Workloads: first(p.workloads)}
+	row := FindingRow{Code: string(p.code), Text: p.text, Chinese: p.chinese, Since: since, Bases: firstBases(p.bases),
+		Workloads: firstBases(p.workloads)}
 	info, known := errcode.LookupIn(errcode.KouplelessBoard, string(p.code))
 	if !known {
 		info, _ = errcode.Lookup(string(p.code))
@@ -103,12 +103,12 @@ func (p problem) row(since int64) FindingRow {
 	return row
 }
 
-func first(list []string) []string { return list[:min(len(list), shown)] }
+func firstBases(list []string) []string { return list[:min(len(list), shown)] }
 
 // unreachableBases reports bases that are down or unreachable. It reports a mass outage immediately: many bases are
 // unreachable at the same time.
 func (w *boardState) unreachableBases() []problem {
-	var away []string
+	var unreachable []string
 	all := 0
 	for b := range w.state.Bases.All() {
 		if b.Removed {
@@ -117,26 +117,27 @@ func (w *boardState) unreachableBases() []problem {
 		all++
 		n, hasNode := w.nodes[b.Name]
 		if !b.Running || b.Ready && !b.Connected || hasNode && n.state != events.NodeReady {
-			away = append(away, b.Name)
+			unreachable = append(unreachable, b.Name)
 		}
 	}
-	if len(away) == 0 {
+	if len(unreachable) == 0 {
 		return nil
 	}
-	if !api.MassOutage(len(away), all, api.MassPercent, api.MassMinBases) {
+	if !api.MassOutage(len(unreachable), all, api.MassPercent, api.MassMinBases) {
 		text := "1 base is down or unreachable"
-		if len(away) > 1 {
-			text = fmt.Sprintf("%d bases are down or unreachable", len(away))
+		if len(unreachable) > 1 {
+			text = fmt.Sprintf("%d bases are down or unreachable", len(unreachable))
 		}
-		return []problem{{code: errcode.ModuleControllerBaseInstanceNotReady, after: heartbeatInterval, bases: away,
+		return []problem{{code: errcode.ModuleControllerBaseInstanceNotReady, after: heartbeatInterval,
+			bases:   unreachable,
 			text:    text,
-			chinese: fmt.Sprintf("%d 个基座已停止或不可达", len(away))}}
+			chinese: fmt.Sprintf("%d 个基座已停止或不可达", len(unreachable))}}
 	}
 	return []problem{{
 		code:    errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable,
-		text:    fmt.Sprintf("%d of %d bases are unreachable", len(away), all),
-		chinese: fmt.Sprintf("%d 个基座中有 %d 个不可达", all, len(away)),
-		bases:   away,
+		text:    fmt.Sprintf("%d of %d bases are unreachable", len(unreachable), all),
+		chinese: fmt.Sprintf("%d 个基座中有 %d 个不可达", all, len(unreachable)),
+		bases:   unreachable,
 	}}
 }
 
@@ -216,7 +217,7 @@ func (w *boardState) inconsistentBases() (list []problem) {
 			var has []string
 			for _, m := range b.Modules {
 				everywhere, known := baseline[m.Name]
-				own := !known && m.Preinstalled && !w.wanted(b.Name, m.ModuleRef)
+				own := !known && m.Preinstalled && !w.isRequested(b.Name, m.ModuleRef)
 				if m.State == events.ModuleActivated && (everywhere || own) {
 					has = append(has, m.String())
 				}
@@ -225,7 +226,7 @@ func (w *boardState) inconsistentBases() (list []problem) {
 			kinds[key] = append(kinds[key], b.Name)
 		}
 		if len(kinds) > 1 {
-			list = append(list, differ(what, kinds))
+			list = append(list, newDifferenceProblem(what, kinds))
 		}
 	}
 	return list
@@ -245,8 +246,9 @@ func (w *boardState) baseline(bases int) map[string]bool {
 	return all
 }
 
-// differ returns a problem that describes how the modules of some bases differ from the modules of most bases.
-func differ(what string, kinds map[string][]string) problem {
+// newDifferenceProblem returns a problem that describes how the modules of some bases differ from the modules of most
+// bases.
+func newDifferenceProblem(what string, kinds map[string][]string) problem {
 	usual := slices.MaxFunc(slices.Sorted(maps.Keys(kinds)),
 		func(a, b string) int { return cmp.Compare(len(kinds[a]), len(kinds[b])) })
 	p := problem{code: errcode.KouplelessBoardBaselineInconsistency, about: what, after: settleTime}

@@ -130,7 +130,7 @@ func start[T object, L runtime.Object](ctx context.Context, f *follower, what st
 			f.state.notice(about, "", f.now())
 			return
 		}
-		f.state.notice(about, unreadable(what, err), f.now())
+		f.state.notice(about, readErrorText(what, err), f.now())
 		fill()
 	}
 	lw := &cache.ListWatch{
@@ -184,7 +184,7 @@ func start[T object, L runtime.Object](ctx context.Context, f *follower, what st
 	return filled
 }
 
-func unreadable(what string, err error) string {
+func readErrorText(what string, err error) string {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return what + " are not shown: the board has no permission to read them"

@@ -178,7 +178,7 @@ func (w *boardState) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
 		state := moduleState(o, m.Name)
 		known := w.state.Bases.Get(base).Module(m)
 		switch {
-		case gone && w.wanted(base, m), !gone && state == "":
+		case gone && w.isRequested(base, m), !gone && state == "":
 			continue
 		case gone:
 			state = ""
@@ -194,8 +194,8 @@ func (w *boardState) modulesByPod(o *corev1.Pod, gone bool, now time.Time) {
 	}
 }
 
-// wanted reports whether any Pod on a base requests the module version m.
-func (w *boardState) wanted(base string, m events.ModuleRef) bool {
+// isRequested reports whether any Pod on a base requests the module version m.
+func (w *boardState) isRequested(base string, m events.ModuleRef) bool {
 	for p := range w.state.PodsOn(base) {
 		if slices.Contains(p.Modules, m) {
 			return true

@@ -20,7 +20,7 @@ const maxReport = 1 << 30
 func ReadReport(path, run string) (*scenario.Run, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading a report: %w", err)
+		return nil, fmt.Errorf("opening the report: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // only read
 	var r scenario.Report
@@ -94,33 +94,33 @@ func replay(run *scenario.Run, w *boardState, f *feed.Feed) error {
 	return put(end)
 }
 
-type second struct {
+type streamSecond struct {
 	at  time.Time
 	row StreamRow
 }
 
 // secondsOf returns one row for each second of each request stream in a run, sorted by time.
-func secondsOf(run *scenario.Run) (all []second) {
+func secondsOf(run *scenario.Run) (all []streamSecond) {
 	for i := range run.Traffic {
 		all = append(all, secondsOfStream(run.Namespace, &run.Traffic[i])...)
 	}
-	slices.SortStableFunc(all, func(a, b second) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(all, func(a, b streamSecond) int { return a.at.Compare(b.at) })
 	return all
 }
 
-func secondsOfStream(group string, t *scenario.Traffic) (list []second) {
+func secondsOfStream(group string, t *scenario.Traffic) (list []streamSecond) {
 	row := StreamRow{Group: group, Name: t.Name, Route: t.Route}
 	for _, s := range t.Seconds {
 		row.Sent, row.Lost = row.Sent+s.Sent, row.Lost+s.Lost
 		row.Rate, row.LostRate, row.Versions = float64(s.Sent), float64(s.Lost), ratesOf(s)
-		list = append(list, second{s.Start.Add(time.Second), row})
+		list = append(list, streamSecond{s.Start.Add(time.Second), row})
 	}
 	last := streamRow(group, t.Summary)
 	at := t.Ended
 	if n := len(list); n > 0 && list[n-1].at.After(at) {
 		at = list[n-1].at
 	}
-	return append(list, second{at, last})
+	return append(list, streamSecond{at, last})
 }
 
 func ratesOf(s traffic.Second) map[string]float64 {

@@ -133,7 +133,7 @@ func (w *boardState) addNode(row *BaseRow, n node) {
 	row.MetaspaceMax, row.MetaspaceUsed = n.metaspace, n.metaspace-n.free+requested
 	u := w.uses[row.Name]
 	if u == nil || u.started != row.Started {
-		u = &use{started: row.Started}
+		u = &processUsage{started: row.Started}
 		w.uses[row.Name] = u
 	}
 	row.Leak = u.leak(row, settled, w.flushed)
@@ -252,8 +252,8 @@ func stepRow(s *events.StepStatus) StepRow {
 		Message: s.Message}
 }
 
-// use holds the metaspace history of one run of a base process.
-type use struct {
+// processUsage holds the metaspace history of one run of a base process.
+type processUsage struct {
 	started        int64     // start time of the base process
 	modules, names string    // the modules when all modules were last active, with and without their versions
 	since          time.Time // time since when these modules are active; zero while a module is being replaced
@@ -278,7 +278,7 @@ const usageDelay = 45 * time.Second
 //
 // The usage is committed metaspace, which a JVM does not free. It therefore also grows when a base has more modules at
 // the same time than before, for example two versions during a rollout. leak compares only usages with the same peak.
-func (u *use) leak(row *BaseRow, settled bool, now time.Time) int64 {
+func (u *processUsage) leak(row *BaseRow, settled bool, now time.Time) int64 {
 	var with, without []string
 	for _, m := range row.Modules {
 		settled = settled && m.State == events.ModuleActivated

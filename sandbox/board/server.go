@@ -30,7 +30,7 @@ func (b *Board) handler() http.Handler {
 		panic(err) // the name is constant
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", b.guard.Public(fresh(gzhttp.GzipHandler(http.FileServerFS(page)))))
+	mux.Handle("/", b.guard.Public(withRevalidation(gzhttp.GzipHandler(http.FileServerFS(page)))))
 	mux.Handle("POST /api/session", b.guard.Begin())
 	for pattern, serve := range map[string]http.HandlerFunc{
 		"GET /api/events": b.events, "GET /api/history": b.history, "GET /api/history/{id}": b.chunk,
@@ -44,8 +44,8 @@ func (b *Board) handler() http.Handler {
 	return mux
 }
 
-// fresh makes browsers revalidate the page before they use a cached copy.
-func fresh(next http.Handler) http.Handler {
+// withRevalidation makes browsers revalidate the page before they use a cached copy.
+func withRevalidation(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			access.Deny(w, http.StatusMethodNotAllowed, "the page supports only GET and HEAD")

@@ -61,7 +61,7 @@ type boardState struct {
 	processes map[string]ComponentRow // sandbox components by name
 	leases    map[string]time.Time    // expiry times of controller Leases, by holder
 	streams   map[string]streamStats
-	uses      map[string]*use // metaspace history by base name
+	uses      map[string]*processUsage // metaspace history by base name
 	findings  map[string]*finding
 	notices   map[string]NoticeRow
 }
@@ -72,7 +72,7 @@ func newBoardState(b BoardRow) *boardState {
 		pods:      map[string]pod{},
 		workloads: map[string]WorkloadRow{}, revisions: map[string]RevisionRow{}, processes: map[string]ComponentRow{},
 		leases:  map[string]time.Time{},
-		streams: map[string]streamStats{}, uses: map[string]*use{}, findings: map[string]*finding{},
+		streams: map[string]streamStats{}, uses: map[string]*processUsage{}, findings: map[string]*finding{},
 		notices: map[string]NoticeRow{},
 	}
 	w.mark(kindBoard, kindBoard)

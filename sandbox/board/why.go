@@ -19,7 +19,7 @@ const whyTimeout = 30 * time.Second
 // why handles a request for an explanation of an object's current state.
 func (b *Board) why(w http.ResponseWriter, r *http.Request) {
 	if b.o.API == nil {
-		access.Deny(w, http.StatusConflict, "why is not available for a finished run; see the evidence in its report")
+		access.Deny(w, http.StatusConflict, "a finished run has no explanations; see the evidence in its report")
 		return
 	}
 	q := r.URL.Query()
@@ -48,12 +48,12 @@ func (b *Board) why(w http.ResponseWriter, r *http.Request) {
 	if target.Kind == why.KindNode && snapshot.Node != nil {
 		object = snapshot.Node.Name
 	}
-	answer(w, b.explained(explained, object))
+	answer(w, b.newWhy(explained, object))
 }
 
-// explained converts an explanation to its JSON form and adds commands that show the same information. object is the
+// newWhy converts an explanation to its JSON form and adds commands that show the same information. object is the
 // kubectl name of the explained object.
-func (b *Board) explained(a why.Answer, object string) Why {
+func (b *Board) newWhy(a why.Answer, object string) Why {
 	t := a.Target
 	out := Why{
 		Kind: string(t.Kind), Namespace: t.Namespace, Name: t.Name, Ready: a.Ready, Reason: string(a.Reason),

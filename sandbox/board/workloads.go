@@ -146,7 +146,7 @@ func (w *boardState) workloadChanged(row WorkloadRow, module, gone bool) {
 		delete(w.workloads, key)
 	} else {
 		if row.Kind != kindDeployment {
-			row.Revision = w.newest(key)
+			row.Revision = w.newestRevision(key)
 		}
 		w.workloads[key] = row
 	}
@@ -214,9 +214,9 @@ func (w *boardState) revisionChanged(name string, row RevisionRow, module, gone 
 	}
 }
 
-// newest returns the highest revision number of a workload. It returns 0 if the number is unknown. The caller must
-// hold w.mu.
-func (w *boardState) newest(workload string) (number int) {
+// newestRevision returns the highest revision number of a workload. It returns 0 if the number is unknown. The caller
+// must hold w.mu.
+func (w *boardState) newestRevision(workload string) (number int) {
 	for _, r := range w.revisions {
 		if r.Workload == workload {
 			number = max(number, r.Number)

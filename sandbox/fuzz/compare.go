@@ -77,7 +77,7 @@ func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err
 	o = o.Complete()
 	c := newComparison(o, a, b)
 	c.concurrency *= maxConcurrent
-	for i, side := range sides(o, a, b) {
+	for i, side := range sideOptions(o, a, b) {
 		var p *pool
 		p, err = openPool(side)
 		if err != nil {
@@ -89,7 +89,7 @@ func Compare(ctx context.Context, o Options, a, b Contender) (_ *Comparison, err
 	return &c.result, c.runAll(ctx)
 }
 
-func sides(o Options, a, b Contender) [2]Options {
+func sideOptions(o Options, a, b Contender) [2]Options {
 	o.Parallel = max(1, o.Parallel/2)
 	first, second := o, o
 	first.Name, first.Config = o.Name+"-a", a.Config

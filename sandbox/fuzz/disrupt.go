@@ -53,20 +53,20 @@ func (r *renderer) component(name string, kind *actionSpec, do string, replica i
 		if replica > 1 {
 			a.Replica = ptr.To(replica)
 		}
-		r.within(name, r.s.settle(), v1alpha1.Action{Controller: a})
+		r.addWithTimeout(name, r.s.settle(), v1alpha1.Action{Controller: a})
 	case broker:
-		r.within(name, r.s.settle(), v1alpha1.Action{Broker: a})
+		r.addWithTimeout(name, r.s.settle(), v1alpha1.Action{Broker: a})
 	case apiServer:
-		r.within(name, r.s.settle(), v1alpha1.Action{APIServer: a})
+		r.addWithTimeout(name, r.s.settle(), v1alpha1.Action{APIServer: a})
 	case controllerManager:
-		r.within(name, r.s.settle(), v1alpha1.Action{ControllerManager: a})
+		r.addWithTimeout(name, r.s.settle(), v1alpha1.Action{ControllerManager: a})
 	case scheduler:
-		r.within(name, r.s.settle(), v1alpha1.Action{Scheduler: a})
+		r.addWithTimeout(name, r.s.settle(), v1alpha1.Action{Scheduler: a})
 	}
 }
 
 func (r *renderer) inject(m Action, kind *actionSpec) string {
-	s := v1alpha1.FaultSet{Target: kind.target, Replica: r.controllerFor(m, kind), Fault: r.named(*kind.fault)}
+	s := v1alpha1.FaultSet{Target: kind.target, Replica: r.controllerFor(m, kind), Fault: r.withID(*kind.fault)}
 	name := m.Do
 	if m.Base != "" {
 		s.Bases, name = v1alpha1.BaseNames{m.Base}, name+" at "+m.Base
@@ -83,7 +83,7 @@ func (r *renderer) inject(m Action, kind *actionSpec) string {
 	return s.Fault.ID
 }
 
-func (r *renderer) named(f v1alpha1.Fault) v1alpha1.Fault {
+func (r *renderer) withID(f v1alpha1.Fault) v1alpha1.Fault {
 	r.n++
 	f.ID = fmt.Sprintf("f%d", r.n)
 	return f
@@ -134,7 +134,7 @@ func (r *renderer) endDue(due func(open) bool) {
 
 func (r *renderer) undo(o open, rest []open) {
 	if o.kind.drains() {
-		r.within("end of "+o.action.Do+" at "+o.action.Base, r.s.settle(),
+		r.addWithTimeout("end of "+o.action.Do+" at "+o.action.Base, r.s.settle(),
 			v1alpha1.Action{Base: &v1alpha1.BaseAction{Uncordon: v1alpha1.BaseNames{o.action.Base}}})
 		return
 	}

@@ -106,7 +106,7 @@ func (g generator) random(r *rand.Rand) Schedule {
 		if len(list) == 0 {
 			continue
 		}
-		kind := weighted(r, list)
+		kind := pickWeighted(r, list)
 		m := Action{Do: kind.name, When: pick(r, triggers)}
 		if m.When == Commanded {
 			m.Nth = 1 + r.IntN(3)
@@ -161,7 +161,7 @@ func withinSet(base string, b Bases) bool {
 
 func pick[T any](r *rand.Rand, list []T) T { return list[r.IntN(len(list))] }
 
-func weighted(r *rand.Rand, list []actionSpec) actionSpec {
+func pickWeighted(r *rand.Rand, list []actionSpec) actionSpec {
 	total := 0
 	for _, m := range list {
 		total += m.weight

@@ -64,7 +64,7 @@ func (r *run) shrink(ctx context.Context, f *Failure) error {
 	}
 	var mu sync.Mutex
 	group, running := errgroup.WithContext(ctx)
-	for range repeats * r.width(f.Smallest) {
+	for range repeats * r.concurrentRuns(f.Smallest) {
 		group.Go(func() error {
 			got, report, err := r.runSchedule(running, f.Smallest)
 			if err != nil {
@@ -89,7 +89,7 @@ func (r *run) shrink(ctx context.Context, f *Failure) error {
 // firstFailing runs schedules concurrently, each up to two times. It returns the first schedule in the list that has
 // the same failure as f, or nil if none has.
 func (r *run) firstFailing(ctx context.Context, f *Failure, list []Schedule) (*Schedule, error) {
-	for batch := range slices.Chunk(list, r.width(f.Smallest)) {
+	for batch := range slices.Chunk(list, r.concurrentRuns(f.Smallest)) {
 		failed := make([]bool, len(batch))
 		group, running := errgroup.WithContext(ctx)
 		for i, s := range batch {
@@ -118,8 +118,8 @@ func (r *run) firstFailing(ctx context.Context, f *Failure, list []Schedule) (*S
 	return nil, nil
 }
 
-// width returns how many runs of a schedule fit into the sandboxes at the same time.
-func (r *run) width(s Schedule) int {
+// concurrentRuns returns how many runs of a schedule fit into the sandboxes at the same time.
+func (r *run) concurrentRuns(s Schedule) int {
 	if s.needsOwnSandbox() {
 		return r.o.Parallel
 	}

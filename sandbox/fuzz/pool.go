@@ -79,9 +79,9 @@ func (p *pool) choose(room int64) *box {
 	return chosen
 }
 
-// with calls do with a sandbox while it holds room slots of this sandbox. It blocks until the slots are free and the
-// sandbox is created.
-func (p *pool) with(ctx context.Context, room int64, do func(*box) error) error {
+// withSandbox calls do with a sandbox while it holds room slots of this sandbox. It blocks until the slots are free and
+// the sandbox is created.
+func (p *pool) withSandbox(ctx context.Context, room int64, do func(*box) error) error {
 	b := p.choose(room)
 	defer func() {
 		p.mu.Lock()
@@ -116,11 +116,11 @@ func (p *pool) prepare(ctx context.Context, b *box) error {
 		return nil // another schedule has prepared it
 	}
 	if b.in != nil {
-		if err := p.down(ctx, b); err != nil {
+		if err := p.deleteSandbox(ctx, b); err != nil {
 			return err
 		}
 	}
-	in, err := p.up(ctx, b.name)
+	in, err := p.createSandbox(ctx, b.name)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (p *pool) prepare(ctx context.Context, b *box) error {
 	return nil
 }
 
-func (p *pool) down(ctx context.Context, b *box) error {
+func (p *pool) deleteSandbox(ctx context.Context, b *box) error {
 	if _, err := sandbox.Down(ctx, sandbox.DownOptions{Home: p.o.Home, Name: b.name}); err != nil {
 		return fmt.Errorf("deleting sandbox %s: %w", b.name, err)
 	}
@@ -152,7 +152,7 @@ func forSettling(speed int) map[string]string {
 		"INSTALL_TIMEOUT": (lostInstall * time.Duration(speed)).String()}
 }
 
-func (p *pool) up(ctx context.Context, name string) (*sandbox.Sandbox, error) {
+func (p *pool) createSandbox(ctx context.Context, name string) (*sandbox.Sandbox, error) {
 	config := *p.o.Config
 	config.Metadata.Name = name
 	if len(config.Spec.Controller.Command) == 0 { // custom controllers keep their settings
@@ -180,7 +180,7 @@ func (p *pool) close(ctx context.Context) error {
 	var errs []error
 	for _, b := range p.boxes {
 		if b.in != nil {
-			errs = append(errs, p.down(ctx, b))
+			errs = append(errs, p.deleteSandbox(ctx, b))
 		}
 	}
 	return errors.Join(append(errs, os.RemoveAll(p.work))...)
@@ -193,7 +193,7 @@ func (p *pool) run(ctx context.Context, s Schedule) (o runResult, r *scenario.Re
 	if s.needsOwnSandbox() {
 		room = maxConcurrent
 	}
-	err = p.with(ctx, room, func(b *box) error {
+	err = p.withSandbox(ctx, room, func(b *box) error {
 		r, err = p.execute(ctx, b.in, s)
 		if err != nil {
 			return err
@@ -203,7 +203,7 @@ func (p *pool) run(ctx context.Context, s Schedule) (o runResult, r *scenario.Re
 		if err != nil {
 			return nil //nolint:nilerr // the run is being cancelled
 		}
-		if ended := exited(status); ended != nil {
+		if ended := exitedComponent(status); ended != nil {
 			b.broken.Store(true)
 			o = componentExit(ended)
 		}
@@ -227,7 +227,7 @@ func componentExit(ended *sandbox.Component) runResult {
 // controller is the prefix of controller names.
 const controller = "module-controller"
 
-func exited(status *sandbox.Status) *sandbox.Component {
+func exitedComponent(status *sandbox.Status) *sandbox.Component {
 	for i := range status.Components {
 		if c := &status.Components[i]; c.State != "running" {
 			return c

@@ -40,7 +40,7 @@ func TestRoom(t *testing.T) {
 		start := func(room int64) (end func()) {
 			ended := make(chan struct{})
 			go func() {
-				err := p.with(t.Context(), room, func(b *box) error {
+				err := p.withSandbox(t.Context(), room, func(b *box) error {
 					mu.Lock()
 					running[b] += int(room)
 					mu.Unlock()
@@ -96,7 +96,7 @@ func TestBrokenSandbox(t *testing.T) {
 	p := poolOf(t, 1)
 	p.boxes[0].broken.Store(true)
 	p.o.Home, p.o.Config = t.TempDir(), &v1alpha1.Sandbox{} // sandbox.Up rejects it
-	err := p.with(t.Context(), 1, func(*box) error {
+	err := p.withSandbox(t.Context(), 1, func(*box) error {
 		t.Error("schedule was started")
 		return nil
 	})

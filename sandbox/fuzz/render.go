@@ -45,7 +45,7 @@ func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 	r.begin()
 	if s.has(func(m *actionSpec) bool { return m.name == upgrade }) {
 		r.add("", v1alpha1.Action{
-			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: s.slowed(minBaseAge)},
+			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: s.scaleDuration(minBaseAge)},
 				Reason: "until the controller can distinguish new bases from the bases that they replace"}})
 	}
 	for i, m := range s.Actions {
@@ -56,7 +56,7 @@ func (s Schedule) Scenario(name string) *v1alpha1.Scenario {
 	r.checkFinalState()
 	spec := v1alpha1.ScenarioSpec{
 		Description: s.String(), Speed: s.speed(), Steps: r.steps,
-		Timeout: &metav1.Duration{Duration: s.slowed(4 * time.Minute)},
+		Timeout: &metav1.Duration{Duration: s.scaleDuration(4 * time.Minute)},
 		Bases:   s.sets(), Checks: s.checks(),
 	}
 	if len(s.Actions) == 0 {
@@ -77,7 +77,7 @@ func (s Schedule) needs() map[string]string {
 	if slices.ContainsFunc(s.Workloads, func(w Workload) bool { return w.Kind == peer }) {
 		maps.Copy(env, forPeers)
 	}
-	if s.settle() == s.slowed(slowSettleTime) {
+	if s.settle() == s.scaleDuration(slowSettleTime) {
 		maps.Copy(env, forSettling(s.speed()))
 	}
 	return env
@@ -95,7 +95,7 @@ func (s Schedule) YAML(name string, bundled bool, comments ...string) ([]byte, e
 	}
 	text, err := yaml.Marshal(c)
 	if err != nil {
-		return nil, fmt.Errorf("writing schedule %d as a scenario: %w", s.Seed, err)
+		return nil, fmt.Errorf("encoding schedule %d as a scenario: %w", s.Seed, err)
 	}
 	var b strings.Builder
 	for _, c := range comments {
@@ -167,10 +167,10 @@ func (s Schedule) lossless(w Workload) bool {
 	return w.Kind != statefulSet && !s.mayCause(losesRequests|unreachable)
 }
 
-// observed reports whether Kubernetes never marks Nodes as unreachable during the schedule. If no controller renews
-// the Node Leases for 50 s (10 s at the default Speed), Kubernetes marks the Nodes as unreachable and their Pods as
-// Not Ready. The start of the API server uses up part of this time at any speed.
-func (s Schedule) observed() bool {
+// keepsNodesReachable reports whether Kubernetes never marks Nodes as unreachable during the schedule. If no controller
+// renews the Node Leases for 50 s (10 s at the default Speed), Kubernetes marks the Nodes as unreachable and their Pods
+// as Not Ready. The start of the API server uses up part of this time at any speed.
+func (s Schedule) keepsNodesReachable() bool {
 	outages := 0
 	for _, m := range s.Actions {
 		resource := actionSpecs[m.Do].resource
@@ -184,9 +184,9 @@ func (s Schedule) observed() bool {
 	return outages < 2
 }
 
-func (r *renderer) add(name string, a v1alpha1.Action) { r.within(name, 0, a) }
+func (r *renderer) add(name string, a v1alpha1.Action) { r.addWithTimeout(name, 0, a) }
 
-func (r *renderer) within(name string, timeout time.Duration, a v1alpha1.Action) {
+func (r *renderer) addWithTimeout(name string, timeout time.Duration, a v1alpha1.Action) {
 	step := v1alpha1.Step{Action: a}
 	if name != "" {
 		step.Name = fmt.Sprintf("%d %s", len(r.steps)+1, name)
@@ -212,7 +212,7 @@ func (r *renderer) begin() {
 		r.rolledOut(i)
 		r.waitForEndpoints(w)
 		r.stream(v1alpha1.Traffic{Name: "service" + fmt.Sprint(i+1), Service: w.Module}, w,
-			r.s.lossless(w) && r.s.observed() && !r.s.mayCause(staleEndpoints))
+			r.s.lossless(w) && r.s.keepsNodesReachable() && !r.s.mayCause(staleEndpoints))
 		if w.Replicas == len(r.s.bases()) && !r.s.mayCause(movesModules) {
 			r.stream(v1alpha1.Traffic{Name: "bases" + fmt.Sprint(i+1), Via: v1alpha1.ViaBases, Reuse: true}, w,
 				r.s.lossless(w))
@@ -240,15 +240,15 @@ func (r *renderer) act(i int, m Action) {
 	switch m.When {
 	case Immediately:
 	case Commanded:
-		f := r.named(v1alpha1.Fault{
+		f := r.withID(v1alpha1.Fault{
 			Kind: v1alpha1.MQTTNote, Match: v1alpha1.FaultMatch{Messages: commands}, Skip: max(m.Nth-1, 0),
-			For: fault.Duration(r.s.slowed(triggerTimeout)), MayNotFire: true,
+			For: fault.Duration(r.s.scaleDuration(triggerTimeout)), MayNotFire: true,
 		})
 		r.add("until "+string(m.When), set(v1alpha1.FaultSet{Target: v1alpha1.TargetMQTT, Fault: f}))
 		r.add("", v1alpha1.Action{Fault: &v1alpha1.FaultAction{Await: &v1alpha1.FaultSelector{IDs: []string{f.ID}}}})
 	default:
 		r.add("", v1alpha1.Action{
-			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(triggerTimeout)},
+			Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.scaleDuration(triggerTimeout)},
 				OrUntil: r.condition(m.When),
 				Reason:  "until " + string(m.When)}})
 	}
@@ -298,13 +298,14 @@ func (r *renderer) operate(m Action) {
 			// The DaemonSet controller tracks expected Pods by the name of the DaemonSet. If it creates a Pod for the
 			// old object after the new one exists, the new one gets no Pods for five minutes.
 			r.add("", v1alpha1.Action{
-				Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(deletionDelay)},
+				Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.scaleDuration(deletionDelay)},
 					Reason: "until the DaemonSet controller observes the deletion"}})
 			noPods := fmt.Sprintf(
 				"!pods.exists(p, p.metadata.labels['app'] == '%s' && !has(p.metadata.deletionTimestamp))", w.Module)
 			r.add("", v1alpha1.Action{
-				Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.slowed(triggerTimeout)}, OrUntil: noPods,
-					Reason: "until no Pod of the deleted object is created"}})
+				Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.scaleDuration(triggerTimeout)},
+					OrUntil: noPods,
+					Reason:  "until no Pod of the deleted object is created"}})
 		}
 		c.newest++
 		c.version, c.image = c.newest, 0
@@ -320,15 +321,15 @@ func (r *renderer) operate(m Action) {
 		}
 	case upgrade:
 		r.n++
-		r.within(m.Do, r.s.settle(),
+		r.addWithTimeout(m.Do, r.s.settle(),
 			v1alpha1.Action{Base: &v1alpha1.BaseAction{
 				Upgrade: &v1alpha1.BaseUpgrade{Set: r.s.Bases[0].name(), Version: version(1 + r.n)}}})
 	case addBase:
-		r.within(m.Do, r.s.settle(),
+		r.addWithTimeout(m.Do, r.s.settle(),
 			v1alpha1.Action{Base: &v1alpha1.BaseAction{
 				Add: &v1alpha1.BaseSet{Name: r.s.Bases[0].name(), Count: ptr.To(1)}}})
 	case restartBase:
-		r.within(m.Do, r.s.settle(),
+		r.addWithTimeout(m.Do, r.s.settle(),
 			v1alpha1.Action{Base: &v1alpha1.BaseAction{
 				Restart: &v1alpha1.BaseRestart{Bases: v1alpha1.BaseNames{m.Base}}}})
 	}
@@ -369,7 +370,7 @@ func (r *renderer) condition(t Trigger) string {
 // waitForPeerReplicas renders a step that waits until a peer Deployment has one replica per base.
 func (r *renderer) waitForPeerReplicas(w Workload) {
 	follows := fmt.Sprintf("deployments.exists(d, d.metadata.name == '%s' && d.spec.replicas == size(bases))", w.Module)
-	r.within("one replica of "+w.Module+" per base", r.s.settle(),
+	r.addWithTimeout("one replica of "+w.Module+" per base", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: follows}})
 }
 
@@ -378,7 +379,7 @@ func (r *renderer) waitForPeerReplicas(w Workload) {
 func (r *renderer) waitForEndpoints(w Workload) {
 	reached := fmt.Sprintf("endpointslices.exists(e, e.metadata.labels['kubernetes.io/service-name'] == '%s' && "+
 		"has(e.endpoints) && e.endpoints.size() > 0 && e.endpoints.all(p, p.conditions.ready))", w.Module)
-	r.within("Service "+w.Module+" has ready endpoints", r.s.settle(),
+	r.addWithTimeout("Service "+w.Module+" has ready endpoints", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: reached}})
 }
 
@@ -388,7 +389,7 @@ func (r *renderer) rolledOut(workload int) {
 	if r.s.Workloads[workload].Kind == pod {
 		wait = &v1alpha1.Wait{Ready: r.ref(workload)}
 	}
-	r.within("", r.s.settle(), v1alpha1.Action{Wait: wait})
+	r.addWithTimeout("", r.s.settle(), v1alpha1.Action{Wait: wait})
 }
 
 // checkFinalState renders the steps that check the final state.
@@ -422,15 +423,16 @@ func (r *renderer) checkFinalState() {
 	left := fmt.Sprintf("bases.size() > 0 && !bases.exists(b, bases[b].modules.exists(m, %s))",
 		strings.Join(wrong, " || "))
 	both := renderer{s: r.s} // concurrently, because each condition must hold for a second
-	both.within("every Pod is Ready", r.s.settle(),
+	both.addWithTimeout("every Pod is Ready", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: ready, For: &metav1.Duration{Duration: time.Second}}})
-	both.within("Services have endpoints for all Pods, and no others", r.s.settle(),
+	both.addWithTimeout("Services have endpoints for all Pods, and no others", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: reached, For: &metav1.Duration{Duration: time.Second}}})
-	both.within("each base has a Ready Node", r.s.settle(),
+	both.addWithTimeout("each base has a Ready Node", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: nodes, For: &metav1.Duration{Duration: time.Second}}})
-	both.within("bases have the modules of their Pods, and no others", r.s.settle(),
+	both.addWithTimeout("bases have the modules of their Pods, and no others", r.s.settle(),
 		v1alpha1.Action{Assert: &v1alpha1.Assert{CEL: left, For: &metav1.Duration{Duration: time.Second}}})
-	r.within("final state", r.s.settle()+r.s.slowed(triggerTimeout), v1alpha1.Action{Parallel: both.steps})
-	r.within("no controller writes to the API", r.s.settle(),
-		v1alpha1.Action{Wait: &v1alpha1.Wait{Quiet: &metav1.Duration{Duration: r.s.slowed(quietTime)}}})
+	r.addWithTimeout("final state", r.s.settle()+r.s.scaleDuration(triggerTimeout),
+		v1alpha1.Action{Parallel: both.steps})
+	r.addWithTimeout("no controller writes to the API", r.s.settle(),
+		v1alpha1.Action{Wait: &v1alpha1.Wait{Quiet: &metav1.Duration{Duration: r.s.scaleDuration(quietTime)}}})
 }

@@ -43,15 +43,15 @@ func (m *actionSpec) slow() bool {
 
 func (s Schedule) settle() time.Duration {
 	if s.has((*actionSpec).slow) {
-		return s.slowed(slowSettleTime)
+		return s.scaleDuration(slowSettleTime)
 	}
-	return s.slowed(settleTime)
+	return s.scaleDuration(settleTime)
 }
 
 func (s Schedule) speed() int { return cmp.Or(s.Speed, Speed) }
 
-// slowed converts a duration for Speed to a duration for the speed of the schedule. It never shortens the duration,
-// because some operations are not faster at higher speeds.
-func (s Schedule) slowed(d time.Duration) time.Duration {
+// scaleDuration converts a duration for Speed to a duration for the speed of the schedule. It never shortens the
+// duration, because some operations are not faster at higher speeds.
+func (s Schedule) scaleDuration(d time.Duration) time.Duration {
 	return max(d, d*Speed/time.Duration(s.speed()))
 }

@@ -23,17 +23,17 @@ type invariant struct {
 	never    bool // the condition must never be true; otherwise it must always be true
 	compared int
 	last     error // reason why the last evaluation had no value
-	broken   *violated
+	broken   *violationError
 }
 
-type violated struct {
+type violationError struct {
 	text  string
 	event string
 	at    time.Time
 }
 
 // Error describes the violated invariant and the event that violated it.
-func (v *violated) Error() string { return v.text + " at the event: " + v.event }
+func (v *violationError) Error() string { return v.text + " at the event: " + v.event }
 
 // guard starts to evaluate invariants. The returned context is cancelled when an invariant is violated. The returned
 // function stops the evaluation, adds a check for each invariant to the report, and returns the first violation.
@@ -95,7 +95,7 @@ func (x *invariant) evaluate(data expr.Data, event string) {
 		if x.never {
 			kind = "never"
 		}
-		x.broken = &violated{fmt.Sprintf("invariant %q (%s) was violated", x.name, kind), event, time.Now()}
+		x.broken = &violationError{fmt.Sprintf("invariant %q (%s) was violated", x.name, kind), event, time.Now()}
 	}
 }
 

@@ -179,7 +179,7 @@ func (e *execution) body(ctx context.Context) error {
 		return broken
 	}
 	if err == nil && e.firstStep != "" {
-		return fmt.Errorf("step %q to start from not found", e.firstStep)
+		return fmt.Errorf("start step %q not found", e.firstStep)
 	}
 	return err
 }

@@ -278,7 +278,7 @@ func TestViolatedInvariantEndsStep(t *testing.T) {
 	go func() { done <- e.body(t.Context()) }()
 	e.recorder.AddEvent(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
 	err := <-done
-	var why *violated
+	var why *violationError
 	if !errors.As(err, &why) {
 		t.Fatalf("error %v, want a violated invariant", err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// serving explains a Pod on a base that no controller serves, or whose heartbeats do not arrive.
-func serving(v *explainer) *Answer {
+// explainServing explains a Pod on a base that no controller serves, or whose heartbeats do not arrive.
+func explainServing(v *explainer) *Answer {
 	switch {
 	case v.unbound():
 		return nil
@@ -31,7 +31,7 @@ func serving(v *explainer) *Answer {
 // base explains the state of a base that no controller serves, or whose heartbeats do not arrive.
 func base(v *explainer) *Answer {
 	env, holder := v.Node.Labels[labels.Env], v.Node.Annotations[labels.Holder]
-	ours, name := v.ours(v.Node), baseName(v.Node)
+	ours, name := v.isOurs(v.Node), baseName(v.Node)
 	observed, ready := nodeCondition(v.Node, api.ConditionObserved), nodeCondition(v.Node, corev1.NodeReady)
 	switch {
 	case ours && !v.controllerRuns(""):
@@ -63,9 +63,9 @@ func base(v *explainer) *Answer {
 	return nil
 }
 
-// leaving explains a target whose base is being removed. For Pods, it is the last rule, because modules can still
-// become Ready on a Node whose deletion is delayed by a finalizer.
-func leaving(v *explainer) *Answer {
+// explainLeaving explains a target whose base is being removed. For Pods, it is the last rule, because modules can
+// still become Ready on a Node whose deletion is delayed by a finalizer.
+func explainLeaving(v *explainer) *Answer {
 	if v.Node == nil || v.Node.DeletionTimestamp == nil {
 		return nil
 	}
@@ -100,9 +100,9 @@ func readyBase(v *explainer) *Answer {
 	return answer
 }
 
-// ours reports whether a controller of this project has created the Node. Controllers of other projects do not write
-// the holder annotation. ours returns false if the Leases of the controllers could not be read.
-func (v *explainer) ours(n *corev1.Node) bool {
+// isOurs reports whether a controller of this project has created the Node. Controllers of other projects do not write
+// the holder annotation. isOurs returns false if the Leases of the controllers could not be read.
+func (v *explainer) isOurs(n *corev1.Node) bool {
 	_, named := n.Annotations[labels.Holder]
 	return named && !v.ControllersUnread
 }

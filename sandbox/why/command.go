@@ -21,7 +21,7 @@ import (
 // command explains a Pod on a base that a controller serves. It considers containers that the controller rejects,
 // failed commands, and commands without a response.
 func command(v *explainer) *Answer {
-	if a := refused(v); a != nil {
+	if a := explainRefused(v); a != nil {
 		return a
 	}
 	switch c, w := v.waiting(); {
@@ -31,7 +31,7 @@ func command(v *explainer) *Answer {
 	case w != nil && w.Reason == api.ReasonReplacing:
 		return v.answer(msgReplacingSameVersion, args{"base": v.onBase(), "module": c.Name})
 	}
-	if a := failed(v); a != nil {
+	if a := explainFailed(v); a != nil {
 		return a
 	}
 	for _, s := range v.Pod.Status.ContainerStatuses {
@@ -43,11 +43,11 @@ func command(v *explainer) *Answer {
 	if v.unbound() {
 		return nil
 	}
-	return pending(v)
+	return explainPending(v)
 }
 
-// pending explains a Pod that is not Ready although no command for its modules has failed.
-func pending(v *explainer) *Answer {
+// explainPending explains a Pod that is not Ready although no command for its modules has failed.
+func explainPending(v *explainer) *Answer {
 	base, names := v.onBase(), v.notReadyContainers()
 	for _, name := range names {
 		if c, open := v.openCommand(name); open {
@@ -93,9 +93,9 @@ var failures = map[errcode.Code]struct {
 // pathTaken matches the exception that the web server of a base throws if two modules use the same web context path.
 var pathTaken = regexp.MustCompile(`Child name \[([^\]]*)\] is not unique`)
 
-// failed explains a Pod with a failed command. After several failures, the Pod status contains the time of the next
-// attempt.
-func failed(v *explainer) *Answer {
+// explainFailed explains a Pod with a failed command. After several failures, the Pod status contains the time of the
+// next attempt.
+func explainFailed(v *explainer) *Answer {
 	a := failure(v)
 	_, w := v.waiting()
 	if a == nil || w.Reason == api.ReasonBroken {
@@ -194,8 +194,8 @@ func parseMessage(message string) (codes []errcode.Code, next time.Time, text st
 	return codes, next, sentence(text)
 }
 
-// refused explains a container that the controller does not install because it has rejected the Pod as invalid.
-func refused(v *explainer) *Answer {
+// explainRefused explains a container that the controller does not install because it has rejected the Pod as invalid.
+func explainRefused(v *explainer) *Answer {
 	c, w := v.waiting()
 	if w == nil {
 		return nil

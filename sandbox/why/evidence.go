@@ -67,7 +67,7 @@ func (v *explainer) ofPlacement() (all []Evidence) {
 	var p *placement
 	switch {
 	case v.Pod != nil && v.Pod.Spec.NodeName == "" && v.Pod.DeletionTimestamp == nil:
-		p = v.placed()
+		p = v.placementOfPod()
 	case v.Pod == nil && v.DaemonSet != nil, v.Pod == nil && v.peer():
 		p = v.place(v.templatePod(), v.OnBases)
 	default:

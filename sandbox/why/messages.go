@@ -65,9 +65,9 @@ func (v *explainer) count(n int, noun language.Text) string {
 	return plain.Count(n, noun.EN)
 }
 
-// meant returns " (did you mean X?)", where X is the name in names that is most similar to name. It returns "" if no
-// name is similar.
-func (v *explainer) meant(name string, names []string) string {
+// didYouMean returns " (did you mean X?)", where X is the name in names that is most similar to name. It returns "" if
+// no name is similar.
+func (v *explainer) didYouMean(name string, names []string) string {
 	if found := plain.Similar(name, names); found != "" {
 		return v.in(partDidYouMean, args{"name": found})
 	}
@@ -246,7 +246,7 @@ var (
 	msgEnvironmentTolerationMissing = answer(EnvironmentTolerationMissing,
 		"the Pod does not tolerate the taint {taint}, and the controller has not added the toleration",
 		"该 Pod 不容忍污点 {taint}，controller 也没有加上这个容忍",
-		"add {toleration} to the tolerations; the controller adds it only without LEAVE_POD_TOLERATIONS",
+		"add {toleration} to the tolerations; the controller adds it only if LEAVE_POD_TOLERATIONS is not set",
 		"在 tolerations 中加上 {toleration}；只有在未设置 LEAVE_POD_TOLERATIONS 时 controller 才会加上它")
 	msgWrongEnvironment = answer(WrongEnvironment,
 		"the Pod tolerates bases of the environment {tolerated}, but the otherwise matching bases belong to "+
@@ -257,7 +257,7 @@ var (
 	msgTaintNotTolerated = answer(TaintNotTolerated,
 		"the Pod does not tolerate the taint {taint} of {bases}",
 		"该 Pod 不容忍 {bases} 的污点 {taint}",
-		"tolerate it, or remove it: kubectl taint node {node} {taint}-",
+		"tolerate the taint, or remove it: kubectl taint node {node} {taint}-",
 		"容忍它，或去掉它：kubectl taint node {node} {taint}-")
 	msgBasesNotObserved = answer(ControllerNotRunning,
 		"no module controller is running to report the state of {bases}{last}",
@@ -382,8 +382,8 @@ const (
 	startController   = "start the module controller; in a sandbox: koupsandbox component start module-controller"
 	startControllerZH = "启动 module controller；在沙箱中：koupsandbox component start module-controller"
 
-	waitForController = "wait a few seconds; then check that the module controller is running, and its log; in a " +
-		"sandbox: koupsandbox status"
+	waitForController = "wait a few seconds; then check that the module controller is running, and check its log; in " +
+		"a sandbox: koupsandbox status"
 	waitForControllerZH = "等待数秒；之后检查 module controller 是否在运行，以及它的日志；在沙箱中：koupsandbox status"
 )
 
@@ -504,7 +504,7 @@ var (
 		"check the code of the module, and the log of the base{again}",
 		"检查模块的代码和基座的日志{again}")
 	msgInstallNotAnswered = answer(CommandTimedOut,
-		"{base} has not answered an install of {module} in time ({age} ago), and rejects other installs until then",
+		"{base} did not answer an install of {module} in time ({age} ago), and rejects other installs until it answers",
 		"{base} 没有及时应答 {module} 的安装({age} 之前)，在应答之前拒绝其他安装",
 		"check the base: its heartbeats arrive, but it does not answer; a module that starts slowly needs a larger "+
 			"INSTALL_TIMEOUT{again}",
@@ -524,12 +524,12 @@ var (
 var (
 	partUninstallModules = text("uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize{again}",
 		"卸载模块，或以更大的 -XX:MaxMetaspaceSize 启动基座{again}")
-	partFreeDisk = text("free the disk of the base, or replace the base{again}", "释放基座的磁盘空间，或更换基座{again}")
+	partFreeDisk = text("free disk space on the base, or replace the base{again}", "释放基座的磁盘空间，或更换基座{again}")
 	partCheckURL = text("check that the base reaches the URL, and that the jar exists{again}",
 		"检查基座能否到达该 URL，以及 jar 是否存在{again}")
 	partCheckPort = text("check that the controller can reach the port of the base, or the broker{again}",
 		"检查 controller 能否到达基座的端口或 broker{again}")
-	partWaitForInstall   = text("wait until that install is over{again}", "等待那次安装结束{again}")
+	partWaitForInstall   = text("wait until that install has finished{again}", "等待那次安装结束{again}")
 	partWaitForUninstall = text(
 		"check the base: it must uninstall the present version before it can install the module again{again}",
 		"检查基座：它必须先卸载现有的版本，才能重新安装该模块{again}")

@@ -81,7 +81,7 @@ func (v *explainer) place(pod *corev1.Pod, onBases []corev1.Pod) *placement {
 		}
 	}
 	if p.furthest == checkLabels {
-		p.blamed = blame(requirements, v.Bases)
+		p.blamed = chooseRequirement(requirements, v.Bases)
 	}
 	return p
 }
@@ -214,10 +214,10 @@ func expression(e corev1.NodeSelectorRequirement) string {
 	return fmt.Sprintf("%s %s [%s]", e.Key, e.Operator, strings.Join(e.Values, ", "))
 }
 
-// blame returns the requirement to report. It prefers a requirement that is the only unmet requirement of at least
-// one base. Otherwise, it prefers a requirement that no base meets. Among equally good requirements, a base name that
-// no base has comes before a version.
-func blame(requirements []requirement, bases []corev1.Node) requirement {
+// chooseRequirement returns the requirement to report. It prefers a requirement that is the only unmet requirement of
+// at least one base. Otherwise, it prefers a requirement that no base meets. Among equally good requirements, a base
+// name that no base has comes before a version.
+func chooseRequirement(requirements []requirement, bases []corev1.Node) requirement {
 	unmet := func(r requirement) bool {
 		return !slices.ContainsFunc(bases, func(n corev1.Node) bool { return r.fits(&n) })
 	}

@@ -19,8 +19,8 @@ import (
 
 // pod explains a Pod. It applies the rules in order, along the chain from the scheduler to the module.
 func pod(v *explainer) *Answer {
-	a := v.first(readyPod, notAModule, deletedPod, explainTerminatedPod, unscheduled, serving, liveness,
-		command, health, leaving)
+	a := v.first(readyPod, notAModule, deletedPod, explainTerminatedPod, explainUnscheduled, explainServing, liveness,
+		command, health, explainLeaving)
 	return &a
 }
 
@@ -88,7 +88,7 @@ func deletedPod(v *explainer) *Answer {
 		return v.answer(msgUninstallFailing,
 			args{"age": v.ago(events.LastTime(&e)), "message": sentence(e.Message), "end": end})
 	}
-	if a := serving(v); a != nil {
+	if a := explainServing(v); a != nil {
 		unserved := v.answer(msgTerminatingUnserved, args{"pod": v.name(), "cause": a.Cause, "advice": a.Advice})
 		unserved.Because = a.Reason
 		return unserved

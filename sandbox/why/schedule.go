@@ -13,7 +13,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-func unscheduled(v *explainer) *Answer {
+func explainUnscheduled(v *explainer) *Answer {
 	if v.bound() {
 		return nil
 	}
@@ -34,7 +34,7 @@ func schedule(v *explainer) *Answer {
 	case len(v.Bases) == 0:
 		return v.answer(msgNoBases, nil)
 	}
-	switch v.placed().furthest {
+	switch v.placementOfPod().furthest {
 	case checkLabels:
 		return v.unmatched()
 	case checkTaints:
@@ -45,11 +45,11 @@ func schedule(v *explainer) *Answer {
 		return noRoom(v)
 	case checkFits:
 	}
-	return rejected(v)
+	return explainRejected(v)
 }
 
-// placed returns the result of comparing the Pod with all bases. It compares them only once.
-func (v *explainer) placed() *placement {
+// placementOfPod returns the result of comparing the Pod with all bases. It compares them only once.
+func (v *explainer) placementOfPod() *placement {
 	if v.placement == nil {
 		v.placement = v.place(v.Pod, v.OnBases)
 	}
@@ -58,7 +58,7 @@ func (v *explainer) placed() *placement {
 
 // unmatched explains a Pod that requires labels that no base has.
 func (v *explainer) unmatched() *Answer {
-	p := v.placed()
+	p := v.placementOfPod()
 	r := p.blamed
 	isName := r.key == labels.BaseName || r.key == labels.OlderBaseName
 	isVersion := r.key == labels.BaseVersion || r.key == labels.OlderBaseVersion
@@ -71,7 +71,7 @@ func (v *explainer) unmatched() *Answer {
 	switch {
 	case isName && len(r.values) > 0 &&
 		!slices.ContainsFunc(names, func(name string) bool { return slices.Contains(r.values, name) }):
-		a["wanted"], a["names"], a["meant"] = strconv.Quote(wanted), v.join(names), v.meant(r.values[0], names)
+		a["wanted"], a["names"], a["meant"] = strconv.Quote(wanted), v.join(names), v.didYouMean(r.values[0], names)
 		return v.answer(msgWrongBaseName, a)
 	case isVersion && len(r.values) > 0:
 		a["wanted"], a["versions"] = wanted, v.join(p.values(r.key, true))
@@ -123,7 +123,7 @@ func (v *explainer) relabel(key string) string {
 
 // untolerated explains a Pod that does not tolerate a taint on the bases with matching labels.
 func untolerated(v *explainer) *Answer {
-	p := v.placed()
+	p := v.placementOfPod()
 	if t, found := p.taint(labels.TaintVirtualNode); found {
 		return v.answer(msgTolerationMissing, args{"taint": t.ToString(), "toleration": toleration(t)})
 	}
@@ -131,11 +131,11 @@ func untolerated(v *explainer) *Answer {
 	t, found := p.taint(labels.TaintEnv)
 	a := args{"taint": t.ToString(), "toleration": toleration(t)}
 	switch {
-	case found && len(named) == 0 && !v.controllerRuns(t.Value) && v.ours(p.decisive[0].base):
+	case found && len(named) == 0 && !v.controllerRuns(t.Value) && v.isOurs(p.decisive[0].base):
 		a["last"] = v.lastController(t.Value)
 		return v.answer(msgNoControllerAddsToleration, a)
 	case found && len(named) == 0 && v.now.Sub(v.Pod.CreationTimestamp.Time) < v.lease(t.Value) &&
-		v.ours(p.decisive[0].base):
+		v.isOurs(p.decisive[0].base):
 		a["age"] = v.ago(v.Pod.CreationTimestamp.Time)
 		return v.answer(msgTolerationNotAddedYet, a)
 	case found && len(named) == 0:
@@ -180,12 +180,12 @@ func environments(p *corev1.Pod) (values []string) {
 
 // unavailable explains a Pod whose matching bases are cordoned or not Ready.
 func unavailable(v *explainer) *Answer {
-	p := v.placed()
+	p := v.placementOfPod()
 	first := p.decisive[0]
 	a := args{"bases": v.join(p.names()), "node": first.base.Name, "base": baseName(first.base), "state": first.text}
 	switch {
 	// Kubernetes marks Nodes as unreachable whose Leases are not renewed
-	case p.all(BasesNotReady) && !v.controllerRuns("") && v.ours(first.base):
+	case p.all(BasesNotReady) && !v.controllerRuns("") && v.isOurs(first.base):
 		a["last"] = v.lastController("")
 		return v.answer(msgBasesNotObserved, a)
 	case p.all(BaseCordoned):
@@ -217,7 +217,7 @@ const limitRanger = "kubernetes.io/limit-ranger"
 // resource, such as ephemeral-storage, or the requested amount is too large. Memory and CPU may be unknown for a
 // short time, until a base reports them.
 func noRoom(v *explainer) *Answer {
-	p := v.placed()
+	p := v.placementOfPod()
 	for _, name := range slices.Sorted(maps.Keys(p.requests)) {
 		has := func(d finding) bool { _, has := d.base.Status.Allocatable[name]; return has }
 		asked := p.requests[name]

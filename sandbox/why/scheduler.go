@@ -14,10 +14,10 @@ import (
 // plus a few seconds.
 const retriedWithin = 15 * time.Second
 
-// rejected explains a Pod that fits a base by labels, taints, state and free resources, but that the scheduler has
-// rejected or has not tried to schedule. The rules match messages of the scheduler plugins
+// explainRejected explains a Pod that fits a base by labels, taints, state and free resources, but that the scheduler
+// has rejected or has not tried to schedule. The rules match messages of the scheduler plugins
 // (k8s.io/kubernetes/pkg/scheduler/framework/plugins).
-func rejected(v *explainer) *Answer {
+func explainRejected(v *explainer) *Answer {
 	message := v.schedulerMessage()
 	contains := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(message, text) })
@@ -49,7 +49,7 @@ func rejected(v *explainer) *Answer {
 		return a
 	}
 	return v.answer(msgSchedulerRefuses, args{"message": cmp.Or(message, v.in(partSchedulerSilent, nil)),
-		"base": baseName(v.placed().decisive[0].base)})
+		"base": baseName(v.placementOfPod().decisive[0].base)})
 }
 
 // podScheduled returns the PodScheduled condition of the Pod, which contains the scheduler's last message.
@@ -109,7 +109,7 @@ func (v *explainer) spreadOver() string {
 // notScheduledYet explains a Pod that the scheduler has not tried to schedule yet, or not again since the last change
 // of a base that fits the Pod.
 func notScheduledYet(v *explainer) *Answer {
-	fitting := v.placed().decisive
+	fitting := v.placementOfPod().decisive
 	switch tried := v.podScheduled().Type != ""; {
 	case !tried && len(v.Pod.Spec.ResourceClaims) > 0:
 		return v.answer(msgResourceClaims, nil)

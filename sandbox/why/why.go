@@ -66,7 +66,7 @@ func ExplainIn(l language.Language, s *Snapshot, now time.Time) Answer {
 	var a Answer
 	switch {
 	case s.Target.Kind == KindNode:
-		a = v.first(ordinaryNode, leaving, base, readyBase)
+		a = v.first(ordinaryNode, explainLeaving, base, readyBase)
 	case s.Target.workload():
 		a = v.first(workloadStatus, withoutReplicas, podsNotCreated, outdatedPodNotReady, waitsForPod)
 		if s.Pod != nil && slices.Contains([]Reason{RolloutStuck, PodNotReady, OutdatedPodNotReady}, a.Reason) {

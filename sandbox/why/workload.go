@@ -55,9 +55,9 @@ func withoutReplicas(v *explainer) *Answer {
 		return v.answer(msgNoReplicas, args{"workload": v.name(), "kind": v.Target.Kind, "name": v.Target.Name})
 	}
 	placement := v.peerPlacement()
-	if placement.placed().furthest > checkState {
+	if placement.placementOfPod().furthest > checkState {
 		return v.answer(msgPeerNotFollowed,
-			args{"workload": v.name(), "bases": v.join(placement.placed().names())})
+			args{"workload": v.name(), "bases": v.join(placement.placementOfPod().names())})
 	}
 	return v.because(msgPeerWithoutBases, placement.first(schedule), args{})
 }

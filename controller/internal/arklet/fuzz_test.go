@@ -18,24 +18,24 @@ import (
 func FuzzEnvelope(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		e, err := DecodeEnvelope(payload)
-		if refused(t, err) {
+		if isRejected(t, err) {
 			return
 		}
 		if !json.Valid(e.Data) || e.PublishTimestamp < 0 || e.PublishTimestamp >= maxMillis {
 			t.Errorf("accepted: %+v", e)
 		}
-		again(t, e, fmt.Appendf(nil, `{"data":%s,"publishTimestamp":%d}`, e.Data, e.PublishTimestamp), DecodeEnvelope)
+		requireRoundTrip(t, e, fmt.Appendf(nil, `{"data":%s,"publishTimestamp":%d}`, e.Data, e.PublishTimestamp), DecodeEnvelope)
 	})
 }
 
 func FuzzHeartbeat(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, err := DecodeHeartbeat(data)
-		if refused(t, err) {
+		if isRejected(t, err) {
 			return
 		}
 		identity(t, h.Identity)
-		within(t, h.Name, h.Version, h.Cluster, h.IP, h.HostName)
+		requireNameLimits(t, h.Name, h.Version, h.Cluster, h.IP, h.HostName)
 		if h.Port < 0 || h.Port > 65535 {
 			t.Errorf("port %d", h.Port)
 		}
@@ -47,19 +47,19 @@ func FuzzHeartbeat(f *testing.F) {
 			m["baseMetadata"] = map[string]string{"identity": h.Identity, "name": h.Name, "version": h.Version,
 				"clusterName": h.Cluster}
 		}
-		again(t, h, wire(t, m), DecodeHeartbeat)
+		requireRoundTrip(t, h, wire(t, m), DecodeHeartbeat)
 	})
 }
 
 func FuzzBaselineQuery(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := DecodeMetadata(data)
-		if refused(t, err) {
+		if isRejected(t, err) {
 			return
 		}
 		identity(t, m.Identity)
-		within(t, m.Name, m.Version, m.Cluster)
-		again(t, m, wire(t, map[string]string{"identity": m.Identity, "name": m.Name, "version": m.Version,
+		requireNameLimits(t, m.Name, m.Version, m.Cluster)
+		requireRoundTrip(t, m, wire(t, map[string]string{"identity": m.Identity, "name": m.Name, "version": m.Version,
 			"clusterName": m.Cluster}), DecodeMetadata)
 	})
 }
@@ -72,7 +72,7 @@ func FuzzBizList(f *testing.F) {
 			decode = DecodeBizListOutput
 		}
 		list, err := decode(data)
-		if refused(t, err) {
+		if isRejected(t, err) {
 			return
 		}
 		if len(list) > MaxModules {
@@ -86,13 +86,13 @@ func FuzzBizList(f *testing.F) {
 					t.Errorf("time %s", r.At)
 				}
 			}
-			within(t, r.Reason)
+			requireNameLimits(t, r.Reason)
 			text(t, r.Message)
 			return map[string]any{"changeTime": ms, "state": r.State, "reason": r.Reason, "message": r.Message}
 		}
 		out := []map[string]any{}
 		for _, b := range list {
-			within(t, b.Name, b.Version, b.WebContextPath)
+			requireNameLimits(t, b.Name, b.Version, b.WebContextPath)
 			if b.Name == "" || len(b.Records) > maxRecords {
 				t.Errorf("module %q with %d records", b.Name, len(b.Records))
 			}
@@ -108,8 +108,8 @@ func FuzzBizList(f *testing.F) {
 			one["bizStateRecords"] = records
 			out = append(out, one)
 		}
-		again(t, list, wire(t, out), DecodeSimpleBiz)
-		again(t, list, wire(t, map[string]any{"code": "SUCCESS", "data": out}), DecodeBizListOutput)
+		requireRoundTrip(t, list, wire(t, out), DecodeSimpleBiz)
+		requireRoundTrip(t, list, wire(t, map[string]any{"code": "SUCCESS", "data": out}), DecodeBizListOutput)
 	})
 }
 
@@ -122,7 +122,7 @@ func FuzzAnswer(f *testing.F) {
 			decode = func(b []byte) (Answer, error) { return DecodeHTTPAnswer(b, request) }
 		}
 		a, err := decode(data)
-		if refused(t, err) {
+		if isRejected(t, err) {
 			return
 		}
 		checkAnswer(t, a)
@@ -137,10 +137,10 @@ func FuzzAnswer(f *testing.F) {
 			"data": map[string]string{"code": a.DataCode, "message": a.DataMessage},
 		}
 		if overHTTP {
-			again(t, a, wire(t, response), decode)
+			requireRoundTrip(t, a, wire(t, response), decode)
 			return
 		}
-		again(t, a, wire(t, map[string]any{"command": a.Command, "bizName": a.Module.Name,
+		requireRoundTrip(t, a, wire(t, map[string]any{"command": a.Command, "bizName": a.Module.Name,
 			"bizVersion": a.Module.Version, "response": response}), decode)
 	})
 }
@@ -148,7 +148,7 @@ func FuzzAnswer(f *testing.F) {
 func FuzzBatchAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := DecodeBatchInstall(data)
-		if refused(t, err) {
+		if isRejected(t, err) {
 			return
 		}
 		checkAnswer(t, r.Answer)
@@ -161,7 +161,7 @@ func FuzzBatchAnswer(f *testing.F) {
 			checkAnswer(t, a)
 			byURL[url] = map[string]string{"code": a.DataCode, "message": a.DataMessage}
 		}
-		again(t, r, wire(t, map[string]any{"response": map[string]any{
+		requireRoundTrip(t, r, wire(t, map[string]any{"response": map[string]any{
 			"code": r.Code, "message": r.Message, "errorCode": r.ErrorCode,
 			"data": map[string]any{"code": r.DataCode, "message": r.DataMessage, "bizUrlToResponse": byURL},
 		}}), DecodeBatchInstall)
@@ -171,7 +171,7 @@ func FuzzBatchAnswer(f *testing.F) {
 func FuzzHealth(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, err := DecodeHealth(data)
-		if refused(t, err) {
+		if isRejected(t, err) {
 			return
 		}
 		for _, size := range []int64{h.MetaspaceUsed, h.MetaspaceCommitted, h.MetaspaceMax} {
@@ -202,8 +202,8 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// refused reports whether err is not nil. It checks that the error text is short and printable.
-func refused(t *testing.T, err error) bool {
+// isRejected reports whether err is not nil. It checks that the error text is short and printable.
+func isRejected(t *testing.T, err error) bool {
 	t.Helper()
 	if err != nil && (err.Error() == "" || len(err.Error()) > MaxText+400 || !utf8.ValidString(err.Error())) {
 		t.Errorf("an error of %d bytes: %.500q", len(err.Error()), err)
@@ -213,20 +213,20 @@ func refused(t *testing.T, err error) bool {
 
 func checkAnswer(t *testing.T, a Answer) {
 	t.Helper()
-	within(t, string(a.Command), a.Module.Name, a.Module.Version, a.Code, a.DataCode, a.ErrorCode)
+	requireNameLimits(t, string(a.Command), a.Module.Name, a.Module.Version, a.Code, a.DataCode, a.ErrorCode)
 	text(t, a.Message)
 	text(t, a.DataMessage)
 }
 
 func identity(t *testing.T, s string) {
 	t.Helper()
-	within(t, s)
+	requireNameLimits(t, s)
 	if len(s) > MaxIdentity || strings.ContainsAny(s, "/+#") {
 		t.Errorf("an identity of %d bytes: %q", len(s), s)
 	}
 }
 
-func within(t *testing.T, names ...string) {
+func requireNameLimits(t *testing.T, names ...string) {
 	t.Helper()
 	for _, s := range names {
 		if len(s) > MaxName || strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) }) {
@@ -253,9 +253,9 @@ func wire(t *testing.T, v any) []byte {
 	return text
 }
 
-// again decodes an encoded value and checks that the result is equal to the original. It ignores values that exceed
-// the size limit.
-func again[T any](t *testing.T, first T, written []byte, decode func([]byte) (T, error)) {
+// requireRoundTrip decodes an encoded value and checks that the result is equal to the original. It ignores values that
+// exceed the size limit.
+func requireRoundTrip[T any](t *testing.T, first T, written []byte, decode func([]byte) (T, error)) {
 	t.Helper()
 	if len(written) > MaxPayload {
 		return

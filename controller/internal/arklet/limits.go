@@ -84,11 +84,11 @@ func Text(s string) string {
 		s = withoutFrames(s)
 	}
 	if len(s) > MaxText {
-		end := MaxText - len(cut)
+		end := MaxText - len(ellipsis)
 		for end > 0 && !utf8.RuneStart(s[end]) {
 			end--
 		}
-		s = s[:end] + cut
+		s = s[:end] + ellipsis
 	}
 	s = strings.Map(func(c rune) rune {
 		if c != '\n' && c != '\t' && !unicode.IsPrint(c) {
@@ -117,8 +117,8 @@ func RootCause(trace string) string {
 	return cause
 }
 
-// cut is the mark at the end of truncated texts.
-const cut = "…"
+// ellipsis is the mark at the end of truncated texts.
+const ellipsis = "…"
 
 // withoutFrames removes the stack frames from a stack trace.
 func withoutFrames(s string) string {

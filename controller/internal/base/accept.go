@@ -24,7 +24,8 @@ func (r *Registry) accept(from tunnel.Origin) (tunnel.Rejection, error) {
 		return "", nil
 	case b.info.Tunnel != from.Tunnel:
 		return tunnel.OtherTunnel,
-			fmt.Errorf("base %q is registered over %s; other tunnels are ignored until it is removed", from.Identity,
+			fmt.Errorf("base %q is registered over %s; other tunnels are ignored until the "+
+				"base is removed", from.Identity,
 				b.info.Tunnel)
 	case from.IP == "" || from.IP == b.info.IP || from.Certified:
 		return "", nil
@@ -32,7 +33,7 @@ func (r *Registry) accept(from tunnel.Origin) (tunnel.Rejection, error) {
 		return "", nil
 	}
 	return tunnel.WrongAddress,
-		fmt.Errorf("base %q sent a message from %s, but its address is %s; it can change its address after it has "+
+		fmt.Errorf("base %q sent a message from %s, but its address is %s; a base can change its address after it has "+
 			"missed heartbeats for %s", from.Identity, from.IP, b.info.IP, r.opts.UnreachableAfter)
 }
 

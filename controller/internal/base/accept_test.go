@@ -15,7 +15,7 @@ func overHTTP(identity, ip string) tunnel.Origin {
 }
 
 // wantHeartbeat sends a heartbeat. It checks that the heartbeat is accepted, or rejected for the expected reason.
-func (w *world) wantHeartbeat(t *testing.T, from tunnel.Origin, active bool, want tunnel.Rejection) {
+func (w *fixture) wantHeartbeat(t *testing.T, from tunnel.Origin, active bool, want tunnel.Rejection) {
 	t.Helper()
 	reason, err := w.HandleHeartbeat(from, arklet.Heartbeat{Name: "base", Version: "1", IP: from.IP, Active: active})
 	if reason != want || (err != nil) != (want != "") {
@@ -24,7 +24,7 @@ func (w *world) wantHeartbeat(t *testing.T, from tunnel.Origin, active bool, wan
 }
 
 func TestMessagesFromOtherTunnelOrAddressAreRejected(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	w.wantHeartbeat(t, overMQTT("m"), true, "")
 	w.wantHeartbeat(t, overHTTP("h", "10.0.0.1"), true, "")
 	w.take()
@@ -52,9 +52,9 @@ func TestMessagesFromOtherTunnelOrAddressAreRejected(t *testing.T) {
 		t.Errorf("the base has the address %s and the tunnel %s", s.IP, s.Tunnel)
 	}
 	// Rejected heartbeats do not keep the base registered.
-	w.pass(24 * time.Second)
+	w.advance(24 * time.Second)
 	w.wantHeartbeat(t, overHTTP("m", "10.0.0.9"), true, tunnel.OtherTunnel)
-	w.pass(40 * time.Second)
+	w.advance(40 * time.Second)
 	if _, known := w.Get("m"); known {
 		t.Error("a base stays registered because of heartbeats over another tunnel")
 	}
@@ -62,11 +62,11 @@ func TestMessagesFromOtherTunnelOrAddressAreRejected(t *testing.T) {
 }
 
 func TestBaseChangesItsAddress(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	w.wantHeartbeat(t, overHTTP("h", "10.0.0.1"), true, "")
-	w.pass(24 * time.Second)
+	w.advance(24 * time.Second)
 	w.wantHeartbeat(t, overHTTP("h", "10.0.0.2"), true, tunnel.WrongAddress)
-	w.pass(time.Second) // rejected heartbeats do not count
+	w.advance(time.Second) // rejected heartbeats do not count
 	w.wantHeartbeat(t, overHTTP("h", "10.0.0.2"), true, "")
 	if s, _ := w.Get("h"); s.IP != "10.0.0.2" || s.Liveness != Reachable {
 		t.Errorf("the base has the address %s and is %s", s.IP, s.Liveness)
@@ -80,7 +80,7 @@ func TestBaseChangesItsAddress(t *testing.T) {
 }
 
 func TestMaxBases(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	w.opts.MaxBases = 3
 	for i := range 3 {
 		w.wantHeartbeat(t, overMQTT(fmt.Sprint(i)), true, "")

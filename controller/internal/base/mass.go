@@ -33,11 +33,11 @@ func (o *MassOptions) complete() {
 
 // missingBase is a base that misses heartbeats.
 type missingBase struct {
-	identity   string
-	heard      time.Time // time from which missed heartbeats are evaluated
-	last       time.Time // time of the last message, or when this controller adopted the base
-	appearedAt time.Time // when the base appeared; zero if unknown
-	replaced   bool      // another base replaced this base
+	identity      string
+	missedSince   time.Time // time from which missed heartbeats are evaluated
+	lastMessageAt time.Time // time of the last message, or when this controller adopted the base
+	appearedAt    time.Time // when the base appeared; zero if unknown
+	replaced      bool      // another base replaced this base
 }
 
 // massFailure returns the identities of the bases that are in a mass outage, which requires that at least Percent of
@@ -50,7 +50,7 @@ func (o MassOptions) massFailure(list []missingBase, appeared []time.Time, all i
 		return nil
 	}
 	all -= o.markReplaced(list, appeared, margin)
-	slices.SortFunc(list, func(a, b missingBase) int { return a.heard.Compare(b.heard) })
+	slices.SortFunc(list, func(a, b missingBase) int { return a.missedSince.Compare(b.missedSince) })
 	inOutage := map[string]bool{}
 	missing := 0          // in the window
 	first, marked := 0, 0 // list[first:i+1] is in one window; list[:marked] was evaluated
@@ -58,7 +58,7 @@ func (o MassOptions) massFailure(list []missingBase, appeared []time.Time, all i
 		if !s.replaced {
 			missing++
 		}
-		for ; s.heard.Sub(list[first].heard) > o.Window; first++ {
+		for ; s.missedSince.Sub(list[first].missedSince) > o.Window; first++ {
 			if !list[first].replaced {
 				missing--
 			}
@@ -80,7 +80,7 @@ func (o MassOptions) massFailure(list []missingBase, appeared []time.Time, all i
 // other.
 func (o MassOptions) markReplaced(list []missingBase, appeared []time.Time, margin time.Duration) (replaced int) {
 	since := func(s missingBase) time.Time {
-		since := s.last.Add(-o.Window)
+		since := s.lastMessageAt.Add(-o.Window)
 		if later := s.appearedAt.Add(margin); !s.appearedAt.IsZero() && later.After(since) {
 			return later
 		}
@@ -99,21 +99,21 @@ func (o MassOptions) markReplaced(list []missingBase, appeared []time.Time, marg
 
 // budget limits the number of bases that are removed per minute. In the zero value, no removals have been used.
 type budget struct {
-	spent float64 // number of recent removals; decreases over time
-	at    time.Time
+	spent     float64 // number of recent removals; decreases over time
+	updatedAt time.Time
 }
 
-// take reports whether one more base may be removed now, and records the removal. The limit per minute is percent of
-// all bases, but at least one base. With 100 percent, there is no limit.
-func (b *budget) take(percent, all int, now time.Time, timeScale pace.TimeScale) bool {
+// tryRemove reports whether one more base may be removed now, and records the removal. The limit per minute is percent
+// of all bases, but at least one base. With 100 percent, there is no limit.
+func (b *budget) tryRemove(percent, all int, now time.Time, timeScale pace.TimeScale) bool {
 	if percent >= 100 {
 		return true
 	}
 	perMinute := max(1, float64(percent*all/100))
-	if !b.at.IsZero() {
-		b.spent = max(0, b.spent-perMinute*float64(now.Sub(b.at))/float64(timeScale.Of(time.Minute)))
+	if !b.updatedAt.IsZero() {
+		b.spent = max(0, b.spent-perMinute*float64(now.Sub(b.updatedAt))/float64(timeScale.Of(time.Minute)))
 	}
-	b.at = now
+	b.updatedAt = now
 	if b.spent+1 > perMinute+1e-9 {
 		return false
 	}

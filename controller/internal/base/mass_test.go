@@ -18,8 +18,8 @@ func TestMassFailure(t *testing.T) {
 	at := func(seconds ...int) (list []missingBase) {
 		for i, s := range seconds {
 			list = append(list,
-				missingBase{identity: string(rune('a' + i)), heard: time.Unix(int64(s), 0),
-					last: time.Unix(int64(s), 0)})
+				missingBase{identity: string(rune('a' + i)), missedSince: time.Unix(int64(s), 0),
+					lastMessageAt: time.Unix(int64(s), 0)})
 		}
 		return list
 	}
@@ -62,7 +62,7 @@ func TestMassFailure(t *testing.T) {
 		o.complete()
 		var appeared []time.Time
 		for _, b := range c.appeared {
-			appeared = append(appeared, b.heard)
+			appeared = append(appeared, b.missedSince)
 		}
 		if diff := cmp.Diff(c.want, o.massFailure(c.list, appeared, c.all, 10*time.Second),
 			cmpopts.EquateEmpty()); diff != "" {
@@ -86,13 +86,13 @@ func TestMassFailureMatchesDefinition(t *testing.T) {
 		all := len(seconds) + rapid.IntRange(0, 12).Draw(t, "reachable")
 		var list []missingBase
 		for i, s := range seconds {
-			list = append(list, missingBase{identity: fmt.Sprint(i), heard: time.Unix(int64(s), 0)})
+			list = append(list, missingBase{identity: fmt.Sprint(i), missedSince: time.Unix(int64(s), 0)})
 		}
 		want := map[string]bool{}
 		for _, b := range list {
 			for _, start := range list {
 				within := func(s missingBase) bool {
-					return !s.heard.Before(start.heard) && s.heard.Sub(start.heard) <= o.Window
+					return !s.missedSince.Before(start.missedSince) && s.missedSince.Sub(start.missedSince) <= o.Window
 				}
 				n := 0
 				for _, s := range list {
@@ -117,7 +117,7 @@ func TestBudgetPerMinute(t *testing.T) {
 		var b budget
 		now := time.Unix(0, 0)
 		took := func() (n int) {
-			for b.take(c.percent, c.all, now, 1) {
+			for b.tryRemove(c.percent, c.all, now, 1) {
 				n++
 			}
 			return n
@@ -140,28 +140,28 @@ func TestBudgetPerMinute(t *testing.T) {
 func TestBudgetOf100Percent(t *testing.T) {
 	var b budget
 	for range 50 {
-		if !b.take(100, 5, time.Unix(0, 0), 1) {
+		if !b.tryRemove(100, 5, time.Unix(0, 0), 1) {
 			t.Fatal("a removal is delayed")
 		}
 	}
 }
 
-func (w *world) touchAll(ids ...string) {
+func (w *fixture) touchAll(ids ...string) {
 	for _, id := range ids {
 		w.Touch(id)
 	}
 }
 
 // keepReachable advances the clock while the given bases keep sending messages.
-func (w *world) keepReachable(d time.Duration, ids ...string) {
+func (w *fixture) keepReachable(d time.Duration, ids ...string) {
 	for range d / time.Second {
 		w.touchAll(ids...)
-		w.pass(time.Second)
+		w.advance(time.Second)
 	}
 }
 
 func TestMassOutageOfHalfOfTheBases(t *testing.T) {
-	w, _ := newWorldWithTunnel("a", "b", "c", "d")
+	w, _ := newFixtureWithTunnel("a", "b", "c", "d")
 	w.keepReachable(20*time.Minute, "a", "b")
 	if got := w.kinds(); len(got) != 2 {
 		t.Errorf("changes in 20 min: %q, want two bases to become unobserved", got)
@@ -184,7 +184,7 @@ func TestMassOutageOfHalfOfTheBases(t *testing.T) {
 // TestBasesAreReplacedWhileControllerIsStopped replaces all bases while the controller is stopped. After the restart,
 // the controller must determine from the creation times of the Nodes which bases replaced the others.
 func TestBasesAreReplacedWhileControllerIsStopped(t *testing.T) {
-	w, _ := newWorldWithTunnel()
+	w, _ := newFixtureWithTunnel()
 	now := w.clock.Now()
 	for id, ago := range map[string]time.Duration{"a": time.Hour, "b": time.Hour, "c": 10 * time.Second,
 		"d": 5 * time.Second} {
@@ -200,7 +200,7 @@ func TestBasesAreReplacedWhileControllerIsStopped(t *testing.T) {
 }
 
 func TestMassOutageEndsAfterMaxDuration(t *testing.T) {
-	w, _ := newWorldWithTunnel("a", "b", "c")
+	w, _ := newFixtureWithTunnel("a", "b", "c")
 	w.keepReachable(30*time.Minute, "a")
 	w.kinds()
 	w.keepReachable(2*time.Minute, "a")
@@ -222,7 +222,7 @@ func TestMassOutageEndsAfterMaxDuration(t *testing.T) {
 func TestNoBaseIsRemovedWhileUnobserved(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ids := []string{"a", "b", "c", "d", "e"}[:rapid.IntRange(1, 5).Draw(t, "bases")]
-		w, down := newWorldWithTunnel(ids...)
+		w, down := newFixtureWithTunnel(ids...)
 		missedFor := map[string]time.Duration{} // time without a message although observed, minus the grace period
 		stopped := map[string]bool{}
 		for range rapid.IntRange(1, 15).Draw(t, "episodes") {
@@ -287,7 +287,7 @@ func within(missedFor map[string]time.Duration, ids []string, of string) bool {
 }
 
 func TestEventsOfMassOutage(t *testing.T) {
-	w, _ := newWorldWithTunnel("a", "b", "c")
+	w, _ := newFixtureWithTunnel("a", "b", "c")
 	var news []ConnectivityEvent
 	for range 60 {
 		w.Touch("a")
@@ -310,9 +310,9 @@ func TestEventsOfMassOutage(t *testing.T) {
 // them.
 func TestNoBaseIsRemovedWhileNotActing(t *testing.T) {
 	ids := []string{"a", "b", "c", "d", "e"}
-	w, _ := newWorldWithTunnel(ids...)
+	w, _ := newFixtureWithTunnel(ids...)
 	acting := false
-	w.opts.Acting = func() bool { return acting }
+	w.opts.MayAct = func() bool { return acting }
 	for _, id := range ids {
 		w.SetOwned(id, false)
 	}

@@ -35,7 +35,7 @@ type pending struct {
 	listedAfter time.Time
 	missedLists int
 	resent      bool
-	before      arklet.State // state of the module in the last module list before the request; empty if not listed
+	stateBefore arklet.State // state of the module in the last module list before the request; empty if not listed
 	// time when the first module list that shows the result arrived; zero if the latest module list does not show the
 	// result
 	doneSince time.Time
@@ -55,7 +55,7 @@ func (d *RequestTracker) expect(identity string, q commandKey) (p *pending, forg
 		d.waiting[identity] = map[commandKey]*pending{}
 	}
 	p = &pending{answer: make(chan reply, 1), resend: make(chan struct{}, 1), relist: make(chan time.Duration, 1),
-		before: before.State}
+		stateBefore: before.State}
 	d.waiting[identity][q] = p
 	return p, func() {
 		d.mu.Lock()
@@ -102,7 +102,7 @@ func (d *RequestTracker) HandleList(identity string) {
 	for q, p := range d.waiting[identity] {
 		m, _ := s.Module(q.module.Name, q.module.Version)
 		switch {
-		case p.checkList && m.State == p.before && !s.ListedAt.Before(p.listedAfter):
+		case p.checkList && m.State == p.stateBefore && !s.ListedAt.Before(p.listedAfter):
 			p.checkList, p.doneSince = false, time.Time{}
 			p.missedLists++
 			if p.missedLists == 1 {
@@ -111,7 +111,7 @@ func (d *RequestTracker) HandleList(identity string) {
 			}
 			p.missedLists, p.resent = 0, true
 			p.resend <- struct{}{}
-		case !q.done(s, p.before):
+		case !q.isConfirmedBy(s, p.stateBefore):
 			p.doneSince = time.Time{}
 		case p.doneSince.IsZero():
 			p.doneSince = now
@@ -125,14 +125,14 @@ func (d *RequestTracker) HandleList(identity string) {
 	}
 }
 
-// done reports whether a module list shows the result of a request. before is the state of the module in the last
-// list before the request.
-func (q commandKey) done(s Snapshot, before arklet.State) bool {
+// isConfirmedBy reports whether a module list shows the result of a request. stateBefore is the state of the module
+// in the last list before the request.
+func (q commandKey) isConfirmedBy(s Snapshot, stateBefore arklet.State) bool {
 	m, listed := s.Module(q.module.Name, q.module.Version)
 	switch q.command {
 	case arklet.CommandInstallBiz: // a base may keep a new version deactivated
 		return m.State == arklet.StateActivated ||
-			m.State == arklet.StateDeactivated && before != arklet.StateDeactivated
+			m.State == arklet.StateDeactivated && stateBefore != arklet.StateDeactivated
 	case arklet.CommandSwitchBiz:
 		return m.State == arklet.StateActivated
 	case arklet.CommandUninstallBiz:

@@ -55,9 +55,9 @@ type Options struct {
 	// Delayed reports whether messages over a tunnel arrive late or are lost. If Delayed is nil, no messages are
 	// delayed. It must not block.
 	Delayed func(tunnel.Key) bool
-	// Acting reports whether this controller may act. While it returns false, no base is removed because of missed
-	// heartbeats. If Acting is nil, the controller may always act. It must not block.
-	Acting func() bool
+	// MayAct reports whether this controller may act. While it returns false, no base is removed because of missed
+	// heartbeats. If MayAct is nil, the controller may always act. It must not block.
+	MayAct func() bool
 	// TimeScale divides the durations that are not in Options. The durations in Options are already divided.
 	TimeScale pace.TimeScale
 	// Clock provides the time; default the real clock.
@@ -66,8 +66,8 @@ type Options struct {
 	Observer func(Change)
 }
 
-// suspended is the minimum time between two sweeps that is treated as a suspension of the process.
-const suspended = 2 * time.Second
+// suspendThreshold is the minimum time between two sweeps that is treated as a suspension of the process.
+const suspendThreshold = 2 * time.Second
 
 // ChangeKind is the kind of a Change.
 type ChangeKind int
@@ -130,8 +130,8 @@ func NewRegistry(opts Options) *Registry {
 	if opts.Delayed == nil {
 		opts.Delayed = func(tunnel.Key) bool { return false }
 	}
-	if opts.Acting == nil {
-		opts.Acting = func() bool { return true }
+	if opts.MayAct == nil {
+		opts.MayAct = func() bool { return true }
 	}
 	if opts.Observer == nil {
 		opts.Observer = func(Change) {}
@@ -141,7 +141,7 @@ func NewRegistry(opts Options) *Registry {
 		opts: opts, bases: map[string]*record{}, health: map[tunnel.Key]*tunnelHealth{},
 		budgets: map[netip.Prefix]budget{}, sources: map[netip.Prefix]int{},
 		newBases:   rate.NewLimiter(rate.Every(opts.TimeScale.Of(newBasesPeriod)/time.Duration(burst)), burst),
-		suspension: suspendDetector{maxGap: max(opts.UnreachableAfter/5, opts.TimeScale.Of(suspended))},
+		suspension: suspendDetector{maxGap: max(opts.UnreachableAfter/5, opts.TimeScale.Of(suspendThreshold))},
 	}
 }
 
@@ -221,7 +221,7 @@ func (r *Registry) handleHeartbeat(from tunnel.Origin, h arklet.Heartbeat) (reas
 	case known && !h.Active && !r.recognizes(b, from):
 		return tunnel.WrongAddress, nil,
 			fmt.Errorf("ignored a heartbeat from %s that reports the end of base %q, because the other heartbeats "+
-				"of the base come from %s; if these heartbeats stop, the base is removed after %s",
+				"of the base come from %s; if the other heartbeats stop, the base is removed after %s",
 				from.Peer, info.Identity, b.peer, r.opts.DeadAfter)
 	case !h.Active:
 		if r.remove(info.Identity) {
@@ -353,7 +353,7 @@ func (r *Registry) SetModules(from tunnel.Origin, list []arklet.Biz) bool {
 	return true
 }
 
-func changedNames(before, after []arklet.Biz) []string {
+func changedNames(oldModules, newModules []arklet.Biz) []string {
 	index := func(list []arklet.Biz) map[arklet.Module]arklet.Biz {
 		m := make(map[arklet.Module]arklet.Biz, len(list))
 		for _, b := range list {
@@ -361,7 +361,7 @@ func changedNames(before, after []arklet.Biz) []string {
 		}
 		return m
 	}
-	old, fresh := index(before), index(after)
+	old, fresh := index(oldModules), index(newModules)
 	names := map[string]bool{}
 	for k, b := range fresh {
 		if o, ok := old[k]; !ok || !reflect.DeepEqual(o, b) {
@@ -467,9 +467,9 @@ func (r *Registry) grace(key tunnel.Key) time.Duration {
 	return 0
 }
 
-// spread returns up to a tenth of an interval, depending on the identity of a base. It prevents the queries to all
+// queryOffset returns up to a tenth of an interval, depending on the identity of a base. It prevents the queries to all
 // bases from being sent at the same time.
-func spread(identity string, interval time.Duration) time.Duration {
+func queryOffset(identity string, interval time.Duration) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(identity)) // never fails
 	return time.Duration(h.Sum32()%100) * interval / 1000

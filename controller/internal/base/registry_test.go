@@ -13,21 +13,21 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// world is a Registry with a fake clock. It records all changes of the Registry.
-type world struct {
+// fixture is a Registry with a fake clock. It records all changes of the Registry.
+type fixture struct {
 	*Registry
 	clock   *clocktesting.FakeClock
 	changes []Change
 }
 
-func newWorld() *world {
-	w := &world{clock: clocktesting.NewFakeClock(time.Date(2024, 7, 18, 11, 24, 33, 0, time.UTC))}
+func newFixture() *fixture {
+	w := &fixture{clock: clocktesting.NewFakeClock(time.Date(2024, 7, 18, 11, 24, 33, 0, time.UTC))}
 	w.Registry = NewRegistry(Options{Clock: w.clock, Observer: func(c Change) { w.changes = append(w.changes, c) }})
 	return w
 }
 
-// pass advances the clock and runs a sweep every second.
-func (w *world) pass(d time.Duration) {
+// advance advances the clock and runs a sweep every second.
+func (w *fixture) advance(d time.Duration) {
 	for range d / time.Second {
 		w.clock.Step(time.Second)
 		w.Sweep()
@@ -35,13 +35,13 @@ func (w *world) pass(d time.Duration) {
 }
 
 // take returns the changes that were recorded since the previous call.
-func (w *world) take() []Change {
+func (w *fixture) take() []Change {
 	c := w.changes
 	w.changes = nil
 	return c
 }
 
-func (w *world) want(t *testing.T, want ...Change) {
+func (w *fixture) want(t *testing.T, want ...Change) {
 	t.Helper()
 	if diff := cmp.Diff(want, w.take(), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
@@ -57,7 +57,7 @@ func beat(version string) arklet.Heartbeat {
 }
 
 func TestHeartbeats(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	w.want(t, Change{Kind: Appeared, Identity: "a"})
 	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
@@ -82,12 +82,12 @@ func TestHeartbeats(t *testing.T) {
 }
 
 func TestMissedHeartbeats(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	w.SetOwned("a", true)
 	w.take()
 
-	pass := w.pass
+	pass := w.advance
 	pass(24 * time.Second)
 	w.want(t)
 	pass(time.Second)
@@ -104,14 +104,14 @@ func TestMissedHeartbeats(t *testing.T) {
 }
 
 func TestEveryMessageCountsAsHeartbeat(t *testing.T) {
-	for name, say := range map[string]func(*world){
-		"heartbeat": func(w *world) { _, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0")) },
-		"health":    func(w *world) { w.SetHealth(overMQTT("a"), arklet.Health{}) },
-		"modules":   func(w *world) { w.SetModules(overMQTT("a"), nil) },
-		"other":     func(w *world) { w.Touch("a") },
+	for name, say := range map[string]func(*fixture){
+		"heartbeat": func(w *fixture) { _, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0")) },
+		"health":    func(w *fixture) { w.SetHealth(overMQTT("a"), arklet.Health{}) },
+		"modules":   func(w *fixture) { w.SetModules(overMQTT("a"), nil) },
+		"other":     func(w *fixture) { w.Touch("a") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
+			w := newFixture()
 			_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 			w.clock.Step(40 * time.Second)
 			w.Sweep()
@@ -127,7 +127,7 @@ func TestEveryMessageCountsAsHeartbeat(t *testing.T) {
 }
 
 func TestSweepReturnsDueQueries(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	ask := func() (commands []arklet.Command) {
 		for _, p := range w.Sweep().Queries {
@@ -144,7 +144,7 @@ func TestSweepReturnsDueQueries(t *testing.T) {
 	want("for a base that no controller serves", arklet.CommandHealth)
 	want("immediately after that")
 	w.SetHealth(overMQTT("a"), arklet.Health{})
-	w.pass(20 * time.Second)
+	w.advance(20 * time.Second)
 	want("for a base that another controller serves")
 	w.SetOwned("a", true)
 	want("for a base that was taken over", arklet.CommandHealth, arklet.CommandQueryAllBiz)
@@ -175,7 +175,7 @@ func TestSweepReturnsDueQueries(t *testing.T) {
 }
 
 func TestMissedHeartbeatsAreCountedOnce(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	total := 0
 	for range 20 {
@@ -192,7 +192,7 @@ func biz(name, version string, state arklet.State) arklet.Biz {
 }
 
 func TestModules(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	w.take()
 	at := func(ms int64) tunnel.Origin {
@@ -232,7 +232,7 @@ func TestModules(t *testing.T) {
 }
 
 func TestListIsDiscardedWhenControllerStartsServing(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	at := func(ms int64) tunnel.Origin {
 		return tunnel.Origin{Tunnel: tunnel.MQTT, Identity: "a", At: time.UnixMilli(ms)}
@@ -255,7 +255,7 @@ func TestListIsDiscardedWhenControllerStartsServing(t *testing.T) {
 }
 
 func TestDecreasedRunTimeMeansRestart(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	_, _ = w.HandleHeartbeat(overMQTT("a"), beat("1.0.0"))
 	w.SetHealth(overMQTT("a"), arklet.Health{RunTime: time.Minute, MetaspaceMax: 100})
 	w.take()
@@ -266,7 +266,7 @@ func TestDecreasedRunTimeMeansRestart(t *testing.T) {
 }
 
 func TestAdopt(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	w.Adopt(Info{Identity: "a", Name: "base", Tunnel: tunnel.MQTT}, time.Time{})
 	w.want(t, Change{Kind: Appeared, Identity: "a"})
 	w.Adopt(Info{Identity: "a", Name: "other", Tunnel: tunnel.HTTP}, time.Time{})

@@ -108,10 +108,10 @@ func (d *RequestTracker) send(ctx context.Context, identity string, r arklet.Req
 // that there will be no answer, Do returns its error immediately, such as tunnel.ErrRefused. Only one Do at a time is
 // allowed for a command, base and module.
 //
-// The argument again is a callback that Do calls before it resends a request. If the callback returns false, Do does
-// not resend the request and returns ErrResendDeclined. If the callback is nil, Do may always resend.
-func (d *RequestTracker) Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer,
-	error) {
+// The argument mayResend is a callback that Do calls before it resends a request. If the callback returns false, Do
+// does not resend the request and returns ErrResendDeclined. If the callback is nil, Do may always resend.
+func (d *RequestTracker) Do(ctx context.Context, identity string, r arklet.Request,
+	mayResend func() bool) (arklet.Answer, error) {
 	q := newCommandKey(r.Command, r.Module)
 	fail := func(err error) (arklet.Answer, error) {
 		return arklet.Answer{},
@@ -146,7 +146,7 @@ func (d *RequestTracker) Do(ctx context.Context, identity string, r arklet.Reque
 		case wait := <-p.relist:
 			late.Reset(wait)
 		case <-p.resend:
-			if again != nil && !again() {
+			if mayResend != nil && !mayResend() {
 				return fail(ErrResendDeclined)
 			}
 			_ = d.send(ctx, identity, r)
@@ -207,22 +207,22 @@ func (d *RequestTracker) HandleNoAnswer(identity string, r arklet.Request, err e
 
 // FailPending makes all pending calls of Do for a base return ErrNoAnswer with a reason. Use it when answers from the
 // base can no longer arrive.
-func (d *RequestTracker) FailPending(identity, why string) {
+func (d *RequestTracker) FailPending(identity, reason string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, p := range d.waiting[identity] {
-		offer(p.answer, reply{err: fmt.Errorf("%w: %s", ErrNoAnswer, why)})
+		offer(p.answer, reply{err: fmt.Errorf("%w: %s", ErrNoAnswer, reason)})
 	}
 }
 
 // FailTunnel calls FailPending for each base that is connected through a tunnel.
-func (d *RequestTracker) FailTunnel(key tunnel.Key, why string) {
+func (d *RequestTracker) FailTunnel(key tunnel.Key, reason string) {
 	d.mu.Lock()
 	identities := slices.Collect(maps.Keys(d.waiting))
 	d.mu.Unlock()
 	for _, identity := range identities {
 		if s, known := d.registry.Get(identity); known && s.Tunnel == key {
-			d.FailPending(identity, why)
+			d.FailPending(identity, reason)
 		}
 	}
 }
@@ -275,12 +275,14 @@ func (d *RequestTracker) Health(ctx context.Context, identity string) (arklet.He
 	select {
 	case got := <-next:
 		if got.err != nil {
-			return arklet.Health{}, fmt.Errorf("health of base %q: %w", d.registry.DisplayName(identity), got.err)
+			return arklet.Health{},
+				fmt.Errorf("checking the health of base %q: %w", d.registry.DisplayName(identity), got.err)
 		}
 		return got.health, nil
 	case <-ctx.Done():
 		return arklet.Health{},
-			fmt.Errorf("health of base %q: %w (%w)", d.registry.DisplayName(identity), ErrNoAnswer, context.Cause(ctx))
+			fmt.Errorf("checking the health of base %q: %w (%w)", d.registry.DisplayName(identity), ErrNoAnswer,
+				context.Cause(ctx))
 	}
 }
 

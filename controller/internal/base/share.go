@@ -24,8 +24,8 @@ const maxBasesOfMachine = 50
 // clients share this limit, because MQTT messages contain no client address.
 const newBasesPeriod = 10 * time.Minute
 
-// source returns the key of an address in Registry.sources. For an invalid address, it returns the zero Prefix.
-func source(address string) netip.Prefix {
+// sourceKey returns the key of an address in Registry.sources. For an invalid address, it returns the zero Prefix.
+func sourceKey(address string) netip.Prefix {
 	ip, _ := netip.ParseAddr(address) // an invalid address gives the zero Addr
 	return connlimit.HostPrefix(ip)
 }
@@ -36,7 +36,7 @@ func (r *Registry) checkCapacity(from tunnel.Origin) (tunnel.Rejection, error) {
 	if len(r.bases) >= r.opts.MaxBases {
 		return tunnel.TooMany, fmt.Errorf("%d bases are registered, which is the maximum (MAX_BASES)", len(r.bases))
 	}
-	if n := r.sources[source(from.Peer)]; n >= r.opts.MaxPerAddress && !from.Certified {
+	if n := r.sources[sourceKey(from.Peer)]; n >= r.opts.MaxPerAddress && !from.Certified {
 		return tunnel.TooManyOfAddress,
 			fmt.Errorf("%d bases with the address %s are registered; if it is the address of a proxy or "+
 				"a NAT gateway, "+
@@ -63,7 +63,7 @@ func (r *Registry) recordPeer(b *record, peer string) {
 }
 
 func (r *Registry) setSource(b *record, address string) {
-	key := source(address)
+	key := sourceKey(address)
 	if key == b.source {
 		return
 	}

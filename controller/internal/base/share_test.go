@@ -20,7 +20,7 @@ func from(identity, peer string) tunnel.Origin {
 }
 
 func TestMaxBasesPerAddress(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	for i := range 20_000 {
 		want := tunnel.Rejection("")
 		if i >= DefaultMaxPerAddress {
@@ -55,7 +55,7 @@ func TestMaxBasesPerAddress(t *testing.T) {
 // TestMaxBasesPerAddressAfterRestart checks that after a restart, the controller counts the bases of each address
 // from the existing Nodes.
 func TestMaxBasesPerAddressAfterRestart(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	for i := range DefaultMaxPerAddress {
 		w.Adopt(Info{Identity: fmt.Sprint("fake", i), Tunnel: tunnel.HTTP, IP: "10.0.0.9"}, time.Time{})
 	}
@@ -65,7 +65,7 @@ func TestMaxBasesPerAddressAfterRestart(t *testing.T) {
 }
 
 func TestRateOfNewBasesOverMQTT(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	accepted := func(prefix string) (n int) {
 		for i := range DefaultMaxBases {
 			id := fmt.Sprint(prefix, i)
@@ -94,7 +94,7 @@ func TestRateOfNewBasesOverMQTT(t *testing.T) {
 // heartbeats, or all stop at the same time. In both cases, the detection of mass outages among the other bases must
 // not change.
 func TestInventedBasesDoNotHideMassOutage(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	w.Sweep()
 	var honest, fake []string
 	for i := range 10 {
@@ -126,7 +126,7 @@ func TestInventedBasesDoNotHideMassOutage(t *testing.T) {
 // TestInventedBasesDoNotIncreaseDeletionBudget checks that bases that a client invents do not increase the number of
 // other bases that can be removed per minute.
 func TestInventedBasesDoNotIncreaseDeletionBudget(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	w.opts.Mass.Percent = -1
 	for i := range 10 {
 		_, _ = w.HandleHeartbeat(from(fmt.Sprint("honest", i), fmt.Sprint("10.0.1.", i)), beat("1"))
@@ -152,7 +152,7 @@ func TestInventedBasesDoNotIncreaseDeletionBudget(t *testing.T) {
 }
 
 func TestOtherClientCannotEndBase(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	_, _ = w.HandleHeartbeat(from("a", "10.0.0.1"), beat("1"))
 	going := beat("1")
 	going.Active = false
@@ -200,7 +200,7 @@ func TestBasesOfOtherControllerAreNotEvaluated(t *testing.T) {
 		tunnel.MQTT: nil, // of another broker; no message arrives
 	} {
 		t.Run(string(key), func(t *testing.T) {
-			w := newWorld()
+			w := newFixture()
 			w.Sweep()
 			var mine, theirs []string
 			for i := range 4 {
@@ -258,31 +258,31 @@ func TestBasesOfOtherControllerAreNotEvaluated(t *testing.T) {
 // TestGracePeriodContinuesAfterTakeover checks that the grace period of the bases continues while a restarted
 // controller waits for the Lease of its killed predecessor to expire.
 func TestGracePeriodContinuesAfterTakeover(t *testing.T) {
-	w, _ := newWorldWithTunnel()
+	w, _ := newFixtureWithTunnel()
 	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT}, w.clock.Now())
 	w.take()
 	w.SetServedElsewhere("a", true)
-	w.pass(15 * time.Second)
+	w.advance(15 * time.Second)
 	w.SetServedElsewhere("a", false)
 	w.SetOwned("a", true)
-	w.pass(api.ReconnectGrace + api.UnreachableAfter - 16*time.Second)
+	w.advance(api.ReconnectGrace + api.UnreachableAfter - 16*time.Second)
 	w.wantKinds(t, "within the grace period and the time that every base has")
-	w.pass(time.Second)
+	w.advance(time.Second)
 	w.wantKinds(t, "after them", "a unreachable")
 }
 
 // TestBaseIsRemovedAfterNodeDeletion checks that a base is removed after its Node was deleted, even if another
 // controller served the base.
 func TestBaseIsRemovedAfterNodeDeletion(t *testing.T) {
-	w := newWorld()
+	w := newFixture()
 	_, _ = w.HandleHeartbeat(from("a", "10.0.0.1"), beat("1"))
 	w.SetServedElsewhere("a", true)
-	w.pass(10 * time.Minute)
+	w.advance(10 * time.Minute)
 	if _, known := w.Get("a"); !known {
 		t.Fatal("it is forgotten while another controller serves it")
 	}
 	w.RequireHeartbeat("a")
-	w.pass(time.Minute)
+	w.advance(time.Minute)
 	if _, known := w.Get("a"); known {
 		t.Error("it stays known")
 	}

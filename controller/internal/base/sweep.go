@@ -44,13 +44,14 @@ func (r *Registry) Sweep() SweepResult {
 		}
 		down := !r.opts.Connected(key)
 		late := !down && r.opts.Delayed(key)
-		news := s.down.update(ConnectivityEvent{Reason: TunnelDown}, down, now, r.opts.TimeScale.Of(reportDelay))
+		news := s.disconnected.update(ConnectivityEvent{Reason: TunnelDown}, down, now,
+			r.opts.TimeScale.Of(reportDelay))
 		if down {
 			changes = append(changes, r.recordTunnelDown(bases, s, now)...)
 		} else {
 			bases = slices.DeleteFunc(bases, func(b *record) bool { return !b.isObserved() })
-			news = append(news, s.late.update(ConnectivityEvent{Reason: ControllerBehind}, late, now, 0)...)
-			late = late && now.Sub(s.late.since) < r.opts.Mass.MaxDuration
+			news = append(news, s.delayed.update(ConnectivityEvent{Reason: ControllerBehind}, late, now, 0)...)
+			late = late && now.Sub(s.delayed.since) < r.opts.Mass.MaxDuration
 			if late {
 				r.extendForBacklog(bases, now)
 			} else {
@@ -85,11 +86,11 @@ func (r *Registry) byTunnel() map[tunnel.Key][]*record {
 
 // recordSuspension restarts the grace period of all bases and makes all queries due immediately, because messages may
 // have been lost while the process was suspended.
-func (r *Registry) recordSuspension(now time.Time, slept time.Duration) (changes []Change) {
+func (r *Registry) recordSuspension(now time.Time, suspendedFor time.Duration) (changes []Change) {
 	for _, b := range r.bases {
 		b.graceUntil = now.Add(r.grace(b.info.Tunnel))
 		b.nextHealth, b.nextList = now, now
-		changes = append(changes, b.observe(Observation{Reason: ControllerSuspended, Since: now.Add(-slept)})...)
+		changes = append(changes, b.observe(Observation{Reason: ControllerSuspended, Since: now.Add(-suspendedFor)})...)
 	}
 	return changes
 }
@@ -99,8 +100,8 @@ func (r *Registry) recordSuspension(now time.Time, slept time.Duration) (changes
 func (r *Registry) recordTunnelDown(bases []*record, s *tunnelHealth, now time.Time) (changes []Change) {
 	for _, b := range bases {
 		b.graceUntil = now.Add(r.grace(b.info.Tunnel))
-		if s.down.reported {
-			changes = append(changes, b.observe(Observation{Reason: TunnelDown, Since: s.down.since})...)
+		if s.disconnected.reported {
+			changes = append(changes, b.observe(Observation{Reason: TunnelDown, Since: s.disconnected.since})...)
 		}
 	}
 	return changes
@@ -120,9 +121,9 @@ func (r *Registry) extendForBacklog(bases []*record, now time.Time) {
 
 // countMissed returns the number of bases that have newly missed a heartbeat. It counts each base once until the next
 // message from the base.
-func countMissed(bases []*record, now time.Time, after time.Duration) (missed int) {
+func countMissed(bases []*record, now time.Time, threshold time.Duration) (missed int) {
 	for _, b := range bases {
-		if !b.missed && b.missedFor(now) >= after {
+		if !b.missed && b.missedFor(now) >= threshold {
 			b.missed = true
 			missed++
 		}
@@ -144,7 +145,7 @@ func (r *record) countedSince() time.Time {
 // evaluate updates the liveness of all bases of a connected tunnel.
 func (r *Registry) evaluate(bases []*record, s *tunnelHealth, now time.Time) (news []ConnectivityEvent,
 	changes []Change) {
-	var dead []*record
+	var expired []*record
 	bases, changes = r.expireWithoutHeartbeat(bases, now)
 	held := r.inMassOutage(bases, now)
 	inOutage := 0
@@ -164,7 +165,7 @@ func (r *Registry) evaluate(bases []*record, s *tunnelHealth, now time.Time) (ne
 		}
 		missed = min(missed, now.Sub(b.outageUntil))
 		if missed >= r.opts.DeadAfter {
-			dead = append(dead, b)
+			expired = append(expired, b)
 		}
 		if missed >= r.opts.UnreachableAfter {
 			if b.liveness == Reachable {
@@ -175,9 +176,10 @@ func (r *Registry) evaluate(bases []*record, s *tunnelHealth, now time.Time) (ne
 			changes = append(changes, b.observe(Observation{})...)
 		}
 	}
-	news = s.mass.update(ConnectivityEvent{Reason: MassOutage, Missing: inOutage, Bases: len(bases)}, inOutage > 0,
+	news = s.massOutage.update(ConnectivityEvent{Reason: MassOutage, Missing: inOutage, Bases: len(bases)},
+		inOutage > 0,
 		now, 0)
-	return news, append(changes, r.expire(dead, now)...)
+	return news, append(changes, r.expire(expired, now)...)
 }
 
 // inMassOutage returns the identities of the bases that are in a mass outage of their group.
@@ -204,7 +206,7 @@ func (r *Registry) inMassOutage(bases []*record, now time.Time) map[string]bool 
 		switch {
 		case missed(b):
 			g.list = append(g.list,
-				missingBase{identity: b.info.Identity, heard: b.countedSince(), last: b.lastSeen,
+				missingBase{identity: b.info.Identity, missedSince: b.countedSince(), lastMessageAt: b.lastSeen,
 					appearedAt: b.appearedAt})
 		case !b.appearedAt.IsZero():
 			g.appeared = append(g.appeared, b.appearedAt)
@@ -236,17 +238,17 @@ func (r *Registry) expireWithoutHeartbeat(bases []*record, now time.Time) (rest 
 // expire removes bases that have missed heartbeats for DeadAfter, up to the maximum number of removals per minute. It
 // first removes the base that has missed heartbeats for the longest time. A base that this controller stopped serving
 // is removed only after another DeadAfter, because this controller may serve it again.
-func (r *Registry) expire(dead []*record, now time.Time) (changes []Change) {
-	if len(dead) == 0 {
+func (r *Registry) expire(expired []*record, now time.Time) (changes []Change) {
+	if len(expired) == 0 {
 		return nil
 	}
-	slices.SortFunc(dead, func(a, b *record) int { return a.countedSince().Compare(b.countedSince()) })
-	acting, all := r.opts.Acting(), map[netip.Prefix]int{}
+	slices.SortFunc(expired, func(a, b *record) int { return a.countedSince().Compare(b.countedSince()) })
+	acting, all := r.opts.MayAct(), map[netip.Prefix]int{}
 	for _, b := range r.bases {
 		all[r.group(b)]++
 	}
 	maps.DeleteFunc(r.budgets, func(group netip.Prefix, _ budget) bool { return all[group] == 0 })
-	for _, b := range dead {
+	for _, b := range expired {
 		if !acting {
 			b.notServedSince = now
 			continue
@@ -256,7 +258,7 @@ func (r *Registry) expire(dead []*record, now time.Time) (changes []Change) {
 		}
 		group := r.group(b)
 		left := r.budgets[group]
-		if b.owned && !left.take(r.opts.Deletions, all[group], now, r.opts.TimeScale) {
+		if b.owned && !left.tryRemove(r.opts.Deletions, all[group], now, r.opts.TimeScale) {
 			continue
 		}
 		r.budgets[group] = left
@@ -275,13 +277,13 @@ func (r *Registry) dueQueries(bases []*record, late bool, now time.Time, probes 
 			continue
 		}
 		if !now.Before(b.nextHealth) {
-			b.nextHealth = now.Add(r.opts.HealthInterval + spread(id, r.opts.HealthInterval))
+			b.nextHealth = now.Add(r.opts.HealthInterval + queryOffset(id, r.opts.HealthInterval))
 			if !late || b.healthAt.IsZero() || b.reconnecting || !b.heartbeatRequired.IsZero() {
 				probes = append(probes, DueQuery{b.info.Tunnel, b.address(), arklet.CommandHealth})
 			}
 		}
 		if b.owned && !now.Before(b.nextList) {
-			b.nextList = now.Add(r.opts.ListInterval + spread(id, r.opts.ListInterval))
+			b.nextList = now.Add(r.opts.ListInterval + queryOffset(id, r.opts.ListInterval))
 			if b.reconnecting {
 				b.nextList = now.Add(r.opts.TimeScale.Of(reconnectQueryInterval))
 			}

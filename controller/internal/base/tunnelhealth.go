@@ -54,7 +54,7 @@ type ConnectivityEvent struct {
 
 // tunnelHealth is the connectivity of one tunnel. The zero value means that the tunnel is connected and that its
 // messages are not delayed.
-type tunnelHealth struct{ down, late, mass episode }
+type tunnelHealth struct{ disconnected, delayed, massOutage episode }
 
 // episode is a period in which missed heartbeats are ignored.
 type episode struct {
@@ -64,13 +64,13 @@ type episode struct {
 
 // update records whether the episode continues. It returns a ConnectivityEvent when the episode has lasted for delay,
 // and another one when a reported episode ends.
-func (e *episode) update(n ConnectivityEvent, is bool, now time.Time, delay time.Duration) []ConnectivityEvent {
+func (e *episode) update(n ConnectivityEvent, active bool, now time.Time, delay time.Duration) []ConnectivityEvent {
 	switch {
-	case !is && e.reported:
+	case !active && e.reported:
 		n = ConnectivityEvent{Reason: n.Reason, Ended: true, Duration: now.Sub(e.since)}
 		*e = episode{}
 		return []ConnectivityEvent{n}
-	case !is:
+	case !active:
 		*e = episode{}
 		return nil
 	case e.since.IsZero():
@@ -89,17 +89,17 @@ const reportDelay = 5 * time.Second
 
 // suspendDetector detects that the process was suspended.
 type suspendDetector struct {
-	maxGap     time.Duration // maximum time between two checks that is not treated as a suspension
-	mono, wall time.Time
+	maxGap          time.Duration // maximum time between two checks that is not treated as a suspension
+	monotonic, wall time.Time
 }
 
 // check returns how long the process was suspended since the previous call, or 0. It compares the elapsed time on the
 // monotonic and the wall clock, and uses the longer one. Some machines stop the monotonic clock while they sleep, and
 // the wall clock can be set back.
-func (a *suspendDetector) check(mono, wall time.Time) time.Duration {
-	gap := max(mono.Sub(a.mono), wall.Sub(a.wall))
-	first := a.mono.IsZero()
-	a.mono, a.wall = mono, wall
+func (a *suspendDetector) check(monotonic, wall time.Time) time.Duration {
+	gap := max(monotonic.Sub(a.monotonic), wall.Sub(a.wall))
+	first := a.monotonic.IsZero()
+	a.monotonic, a.wall = monotonic, wall
 	if first || gap <= a.maxGap {
 		return 0
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-// newWorldWithTunnel returns a world with the given bases, which are connected over MQTT and served by the
+// newFixtureWithTunnel returns a world with the given bases, which are connected over MQTT and served by the
 // controller. The test sets down to disconnect tunnels.
-func newWorldWithTunnel(bases ...string) (w *world, down map[tunnel.Key]bool) {
+func newFixtureWithTunnel(bases ...string) (w *fixture, down map[tunnel.Key]bool) {
 	down = map[tunnel.Key]bool{}
-	w = newWorld()
+	w = newFixture()
 	w.opts.Connected = func(key tunnel.Key) bool { return !down[key] }
 	w.Sweep()
 	for _, id := range bases {
@@ -28,7 +28,7 @@ func newWorldWithTunnel(bases ...string) (w *world, down map[tunnel.Key]bool) {
 }
 
 // kinds returns the changes since the previous call, formatted as "identity kind".
-func (w *world) kinds() (list []string) {
+func (w *fixture) kinds() (list []string) {
 	for _, c := range w.take() {
 		switch c.Kind {
 		case LivenessChanged:
@@ -43,7 +43,7 @@ func (w *world) kinds() (list []string) {
 	return list
 }
 
-func (w *world) wantKinds(t *testing.T, when string, want ...string) {
+func (w *fixture) wantKinds(t *testing.T, when string, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, w.kinds()); diff != "" {
 		t.Errorf("changes %s (-want +got):\n%s", when, diff)
@@ -51,27 +51,27 @@ func (w *world) wantKinds(t *testing.T, when string, want ...string) {
 }
 
 func TestMissedHeartbeatsAreIgnoredWhileTunnelIsDown(t *testing.T) {
-	w, down := newWorldWithTunnel("a")
+	w, down := newFixtureWithTunnel("a")
 	down[tunnel.MQTT] = true
-	w.pass(3 * time.Second)
+	w.advance(3 * time.Second)
 	w.wantKinds(t, "when the tunnel is down for a moment")
-	w.pass(10 * time.Minute)
+	w.advance(10 * time.Minute)
 	w.wantKinds(t, "after ten minutes without the tunnel", `a unobservable "TunnelDown"`)
 	down[tunnel.MQTT] = false
 	w.Reconnected(tunnel.MQTT)
 	if got := w.Sweep().Queries; len(got) != 2 {
 		t.Errorf("%d queries are due when the tunnel has reconnected, want 2", len(got))
 	}
-	w.pass(api.ReconnectGrace + api.UnreachableAfter - 2*time.Second)
+	w.advance(api.ReconnectGrace + api.UnreachableAfter - 2*time.Second)
 	w.wantKinds(t, "while it may take to connect again")
-	w.pass(3 * time.Second)
+	w.advance(3 * time.Second)
 	w.wantKinds(t, "after the grace period", "a unreachable", `a unobservable ""`)
-	w.pass(api.DeadAfter - api.UnreachableAfter)
+	w.advance(api.DeadAfter - api.UnreachableAfter)
 	w.wantKinds(t, "after DeadAfter", "a removed")
 }
 
 func TestSuspendedProcess(t *testing.T) {
-	w, _ := newWorldWithTunnel("a", "b")
+	w, _ := newFixtureWithTunnel("a", "b")
 	w.clock.Step(5 * time.Minute)
 	found := w.Sweep()
 	if diff := cmp.Diff([]ConnectivityEvent{{Reason: ControllerSuspended, Duration: 5 * time.Minute}},
@@ -87,22 +87,22 @@ func TestSuspendedProcess(t *testing.T) {
 	w.kinds()
 	w.Touch("a")
 	w.wantKinds(t, "when a base sends a message", `a unobservable ""`)
-	w.pass(time.Minute)
+	w.advance(time.Minute)
 	if s, known := w.Get("b"); !known || s.Liveness != Reachable {
 		t.Errorf("a minute later, the base without messages is known: %t, %s", known, s.Liveness)
 	}
 }
 
 func TestNoGracePeriodOverHTTP(t *testing.T) {
-	w, _ := newWorldWithTunnel()
+	w, _ := newFixtureWithTunnel()
 	_, _ = w.HandleHeartbeat(tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "h"}, beat("1.0.0"))
 	w.SetOwned("h", true)
 	w.clock.Step(5 * time.Minute)
 	w.Sweep()
 	w.take()
-	w.pass(api.UnreachableAfter - time.Second)
+	w.advance(api.UnreachableAfter - time.Second)
 	w.wantKinds(t, "before its own missed")
-	w.pass(time.Second)
+	w.advance(time.Second)
 	w.wantKinds(t, "after it", "h unreachable", `h unobservable ""`)
 }
 
@@ -126,23 +126,23 @@ func TestSuspendDetectorUsesLongerGap(t *testing.T) {
 }
 
 func TestAdoptedBasesHaveGracePeriod(t *testing.T) {
-	w, _ := newWorldWithTunnel()
+	w, _ := newFixtureWithTunnel()
 	w.Adopt(Info{Identity: "a", Tunnel: tunnel.MQTT}, time.Time{})
 	w.Adopt(Info{Identity: "h", Tunnel: tunnel.HTTP}, time.Time{})
 	w.SetOwned("a", true)
 	w.take()
-	w.pass(api.UnreachableAfter)
+	w.advance(api.UnreachableAfter)
 	w.wantKinds(t, "after the time of a base over HTTP", "h unreachable")
-	w.pass(api.ReconnectGrace)
+	w.advance(api.ReconnectGrace)
 	w.wantKinds(t, "after DeadAfter", "h removed", "a unreachable")
 }
 
 func TestBaseWithDeletedNodeNeedsHeartbeat(t *testing.T) {
-	w, _ := newWorldWithTunnel("a", "b", "c")
+	w, _ := newFixtureWithTunnel("a", "b", "c")
 	w.RequireHeartbeat("a")
 	w.Touch("a")
 	w.wantKinds(t, "when the base sends a message", `a unobservable ""`)
-	w.pass(10 * time.Second)
+	w.advance(10 * time.Second)
 	w.RequireHeartbeat("a")
 	w.RequireHeartbeat("b") // two of three, but this is not a mass outage
 	w.keepReachable(api.UnreachableAfter/2, "c")
@@ -153,10 +153,10 @@ func TestBaseWithDeletedNodeNeedsHeartbeat(t *testing.T) {
 	}
 }
 
-// newDelayedWorld returns a world with the given bases, which are connected over MQTT and served by the controller.
+// newDelayedFixture returns a world with the given bases, which are connected over MQTT and served by the controller.
 // The test sets *behind to delay the MQTT messages.
-func newDelayedWorld(bases ...string) (w *world, behind *bool) {
-	w = newWorld()
+func newDelayedFixture(bases ...string) (w *fixture, behind *bool) {
+	w = newFixture()
 	behind = new(bool)
 	w.opts.Delayed = func(key tunnel.Key) bool { return *behind && key == tunnel.MQTT }
 	w.Sweep()
@@ -170,8 +170,8 @@ func newDelayedWorld(bases ...string) (w *world, behind *bool) {
 }
 
 func TestMissedHeartbeatsAreIgnoredWhileMessagesAreLate(t *testing.T) {
-	w, behind := newDelayedWorld("a", "b", "c", "d", "e")
-	w.pass(api.UnreachableAfter - time.Second)
+	w, behind := newDelayedFixture("a", "b", "c", "d", "e")
+	w.advance(api.UnreachableAfter - time.Second)
 	*behind = true
 	news := w.Sweep().Events
 	if diff := cmp.Diff([]ConnectivityEvent{{Tunnel: string(tunnel.MQTT), Reason: ControllerBehind}},
@@ -199,7 +199,7 @@ func TestMissedHeartbeatsAreIgnoredWhileMessagesAreLate(t *testing.T) {
 	}
 	alone := func(d time.Duration) {
 		for range d / time.Second {
-			w.pass(time.Second)
+			w.advance(time.Second)
 			for _, id := range []string{"b", "c", "d", "e"} {
 				w.Touch(id)
 			}
@@ -212,27 +212,27 @@ func TestMissedHeartbeatsAreIgnoredWhileMessagesAreLate(t *testing.T) {
 }
 
 func TestLateMessagesAreTreatedAsMissedAfterMaxDuration(t *testing.T) {
-	w, behind := newDelayedWorld("a")
+	w, behind := newDelayedFixture("a")
 	*behind = true
-	w.pass(api.MassAtMost - time.Second)
+	w.advance(api.MassAtMost - time.Second)
 	w.wantKinds(t, "for half an hour")
-	w.pass(api.UnreachableAfter + time.Second)
+	w.advance(api.UnreachableAfter + time.Second)
 	w.wantKinds(t, "after it", "a unreachable")
 }
 
 func TestBaseWithDeletedNodeIsKeptWhileMessagesAreLate(t *testing.T) {
-	w, behind := newDelayedWorld("a")
+	w, behind := newDelayedFixture("a")
 	*behind = true
 	w.Sweep()
 	w.RequireHeartbeat("a")
 	if probes := w.Sweep().Queries; len(probes) != 2 {
 		t.Errorf("a base with a deleted Node gets %d queries, want 2", len(probes))
 	}
-	w.pass(10 * time.Minute)
+	w.advance(10 * time.Minute)
 	w.wantKinds(t, "while its answer may come late")
 	*behind = false
-	w.pass(api.UnreachableAfter/2 - time.Second)
+	w.advance(api.UnreachableAfter/2 - time.Second)
 	w.wantKinds(t, "before it had time to answer")
-	w.pass(2 * time.Second)
+	w.advance(2 * time.Second)
 	w.wantKinds(t, "when it had", "a removed")
 }

@@ -37,10 +37,10 @@ func compareVersions(a, b string) int {
 	return cmp.Or(slices.Compare(numbersA, numbersB), cmp.Compare(plainA, plainB))
 }
 
-// parseVersion returns the leading numbers of a version without trailing zeros. plain is 1 if nothing follows the
+// parseVersion returns the leading numbers of a version without trailing zeros. numericOnly is 1 if nothing follows the
 // numbers, and 0 otherwise. parseVersion exists because the version parser of Kubernetes rejects versions such as 10
 // and 2026.01.
-func parseVersion(version string) (numbers []uint64, plain int) {
+func parseVersion(version string) (numbers []uint64, numericOnly int) {
 	parts := leadingNumbers.FindStringSubmatch(version)
 	if parts == nil {
 		return nil, 0
@@ -53,9 +53,9 @@ func parseVersion(version string) (numbers []uint64, plain int) {
 		numbers = numbers[:len(numbers)-1]
 	}
 	if parts[2] == "" {
-		plain = 1
+		numericOnly = 1
 	}
-	return numbers, plain
+	return numbers, numericOnly
 }
 
 var leadingNumbers = regexp.MustCompile(`^v?([0-9]+(?:\.[0-9]+)*)(.*)$`)

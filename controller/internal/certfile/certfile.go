@@ -78,7 +78,7 @@ func (s *Source) Config() *tls.Config {
 				err)
 		}
 	} else if s.config != before {
-		s.logger.Info("read changed certificates", "files", s.files)
+		s.logger.Info("reloaded the changed certificates", "files", s.files)
 	}
 	return s.config
 }
@@ -108,7 +108,7 @@ func (s *Source) load() error {
 	if cert != nil {
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil {
-			return fmt.Errorf("reading %s and %s: %w", s.files.Cert.Setting, s.files.Key.Setting, err)
+			return fmt.Errorf("parsing %s and %s: %w", s.files.Cert.Setting, s.files.Key.Setting, err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}

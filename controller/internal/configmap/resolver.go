@@ -166,7 +166,7 @@ func (r *Resolver) read(ctx context.Context, name types.NamespacedName) (map[str
 
 // recordRead records the result of a read, and reports whether all requested values are usable.
 func (r *Resolver) recordRead(name types.NamespacedName, data map[string]string, err error,
-	began time.Time) (complete bool) {
+	startedAt time.Time) (complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := r.cached(name)
@@ -183,7 +183,7 @@ func (r *Resolver) recordRead(name types.NamespacedName, data map[string]string,
 		}
 		complete = complete && exists && usable(value)
 	}
-	e.readAt, e.err, e.incomplete = began, err, !complete
+	e.readAt, e.err, e.incomplete = startedAt, err, !complete
 	return complete
 }
 

@@ -90,7 +90,7 @@ func (c heldReads) Read(b []byte) (int, error) {
 // connection of a NewListener listener, or a TLS connection on top of one.
 func Exempt(c net.Conn) {
 	if own := limited(c); own != nil {
-		own.leave()
+		own.leaveListener()
 	}
 }
 
@@ -105,7 +105,7 @@ func AddBytes(c net.Conn, n int) {
 	l := own.listener
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !slices.Contains(l.open, own) {
+	if !slices.Contains(l.conns, own) {
 		return
 	}
 	own.held += n
@@ -127,9 +127,9 @@ type limitListener struct {
 	net.Listener
 	limits Limits
 
-	mu   sync.Mutex
-	open []*conn // limited connections, the oldest first
-	held int     // bytes that all limited connections hold
+	mu    sync.Mutex
+	conns []*conn // limited connections, the oldest first
+	held  int     // bytes that all limited connections hold
 }
 
 type conn struct {
@@ -153,10 +153,10 @@ func (l *limitListener) add(c net.Conn) *conn {
 	own := &conn{Conn: c, listener: l, address: remotePrefix(c.RemoteAddr())}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.open) >= l.limits.Connections {
+	if len(l.conns) >= l.limits.Connections {
 		l.evict(func(of usage, _ *conn) [2]int { return [2]int{of.connections} })
 	}
-	l.open = append(l.open, own)
+	l.conns = append(l.conns, own)
 	return own
 }
 
@@ -164,12 +164,12 @@ func (l *limitListener) add(c net.Conn) *conn {
 // value, it closes the oldest of them. The caller holds the lock.
 func (l *limitListener) evict(rank func(of usage, c *conn) [2]int) {
 	uses := map[netip.Prefix]usage{}
-	for _, c := range l.open {
+	for _, c := range l.conns {
 		of := uses[c.address]
 		uses[c.address] = usage{of.connections + 1, of.bytes + c.held}
 	}
-	worst, highest := l.open[0], [2]int{-1}
-	for _, c := range l.open {
+	worst, highest := l.conns[0], [2]int{-1}
+	for _, c := range l.conns {
 		if r := rank(uses[c.address], c); slices.Compare(r[:], highest[:]) > 0 {
 			worst, highest = c, r
 		}
@@ -182,20 +182,20 @@ func (l *limitListener) evict(rank func(of usage, c *conn) [2]int) {
 }
 
 func (l *limitListener) remove(c *conn) {
-	if i := slices.Index(l.open, c); i >= 0 {
-		l.open = slices.Delete(l.open, i, i+1)
+	if i := slices.Index(l.conns, c); i >= 0 {
+		l.conns = slices.Delete(l.conns, i, i+1)
 		l.held -= c.held
 	}
 }
 
-func (c *conn) leave() {
+func (c *conn) leaveListener() {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	c.listener.remove(c)
 }
 
 func (c *conn) Close() error {
-	c.leave()
+	c.leaveListener()
 	return c.Conn.Close()
 }
 

@@ -30,17 +30,19 @@ func (p peers) Accept() (net.Conn, error) {
 func (peers) Close() error   { return nil }
 func (peers) Addr() net.Addr { return &net.TCPAddr{} }
 
-// from is a fake connection whose remote address is the value of from.
-type from struct {
+// addressedConn is a fake connection whose remote address is the value of addr.
+type addressedConn struct {
 	net.Conn
 	addr   string
 	closed bool
 }
 
-func (f *from) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.addr)) }
-func (f *from) Close() error         { f.closed = true; return nil }
+func (f *addressedConn) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.addr))
+}
+func (f *addressedConn) Close() error { f.closed = true; return nil }
 
-func (*from) Read(b []byte) (int, error) { return len(b), nil }
+func (*addressedConn) Read(b []byte) (int, error) { return len(b), nil }
 
 // acceptor is a limited listener that accepts connections one by one.
 type acceptor struct {
@@ -61,9 +63,9 @@ func newAcceptorWith(t *testing.T, limits Limits) acceptor {
 }
 
 // connect accepts a fake connection from an address.
-func (h acceptor) connect(addr string) (c *from, own net.Conn) {
+func (h acceptor) connect(addr string) (c *addressedConn, own net.Conn) {
 	h.t.Helper()
-	c = &from{addr: addr}
+	c = &addressedConn{addr: addr}
 	h.coming <- c
 	own, err := h.l.Accept()
 	if err != nil {
@@ -72,7 +74,7 @@ func (h acceptor) connect(addr string) (c *from, own net.Conn) {
 	return c, own
 }
 
-func open(list []*from) (n int) {
+func countOpen(list []*addressedConn) (n int) {
 	for _, c := range list {
 		if !c.closed {
 			n++
@@ -87,7 +89,7 @@ func open(list []*from) (n int) {
 func TestListenerClosesConnectionsOfBusiestAddress(t *testing.T) {
 	const most = 100
 	h := newAcceptor(t, most)
-	var good, greedy []*from
+	var good, greedy []*addressedConn
 	for i := range 10_000 {
 		if i%1000 == 0 {
 			c, _ := h.connect(fmt.Sprintf("192.0.2.%d:4711", i/1000))
@@ -95,14 +97,14 @@ func TestListenerClosesConnectionsOfBusiestAddress(t *testing.T) {
 		}
 		c, _ := h.connect("203.0.113.7:1")
 		greedy = append(greedy, c)
-		if n := open(good) + open(greedy[max(0, i-2*most):]); n > most {
+		if n := countOpen(good) + countOpen(greedy[max(0, i-2*most):]); n > most {
 			t.Fatalf("%d connections are open, want at most %d", n, most)
 		}
 	}
-	if open(good) != 10 || open(greedy) != 90 || open(greedy[10_000-90:]) != 90 {
+	if countOpen(good) != 10 || countOpen(greedy) != 90 || countOpen(greedy[10_000-90:]) != 90 {
 		t.Errorf("%d of 10 connections of other addresses and %d of the busiest address are open, %d of them the "+
 			"newest; want 10, 90, 90",
-			open(good), open(greedy), open(greedy[10_000-90:]))
+			countOpen(good), countOpen(greedy), countOpen(greedy[10_000-90:]))
 	}
 }
 
@@ -110,13 +112,13 @@ func TestListenerClosesConnectionsOfBusiestAddress(t *testing.T) {
 // connection.
 func TestListenerClosesOldestConnection(t *testing.T) {
 	h := newAcceptor(t, 10)
-	var all []*from
+	var all []*addressedConn
 	for i := range 100 {
 		c, _ := h.connect(fmt.Sprintf("192.0.2.%d:4711", i))
 		all = append(all, c)
 	}
-	if open(all) != 10 || open(all[90:]) != 10 {
-		t.Errorf("%d connections are open, %d of them the newest; want 10", open(all), open(all[90:]))
+	if countOpen(all) != 10 || countOpen(all[90:]) != 10 {
+		t.Errorf("%d connections are open, %d of them the newest; want 10", countOpen(all), countOpen(all[90:]))
 	}
 }
 
@@ -149,20 +151,20 @@ func TestClosedAndExemptConnectionsDoNotCount(t *testing.T) {
 	kept, own := h.connect("192.0.2.1:2")
 	Exempt(tls.Server(own, &tls.Config{MinVersion: tls.VersionTLS12}))
 	Exempt(kept) // not a limited connection
-	var later []*from
+	var later []*addressedConn
 	for range 5 {
 		c, _ := h.connect("192.0.2.1:3")
 		later = append(later, c)
 	}
-	if kept.closed || open(later) != 2 {
-		t.Errorf("the exempt connection is closed: %t; %d others are open, want 2", kept.closed, open(later))
+	if kept.closed || countOpen(later) != 2 {
+		t.Errorf("the exempt connection is closed: %t; %d others are open, want 2", kept.closed, countOpen(later))
 	}
 	close(h.coming)
 	if _, err := h.l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("error of the listener: %v", err)
 	}
-	if d := h.l.(*limitListener); len(d.open) != 2 {
-		t.Errorf("%d connections are counted, want 2", len(d.open))
+	if d := h.l.(*limitListener); len(d.conns) != 2 {
+		t.Errorf("%d connections are counted, want 2", len(d.conns))
 	}
 }
 
@@ -197,8 +199,8 @@ func TestHeldBytesAreLimited(t *testing.T) {
 	if err := smallConn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if l := h.l.(*limitListener); l.held != 0 || len(l.open) != 1 {
-		t.Errorf("%d bytes of %d connections are counted, want 0 of 1", l.held, len(l.open))
+	if l := h.l.(*limitListener); l.held != 0 || len(l.conns) != 1 {
+		t.Errorf("%d bytes of %d connections are counted, want 0 of 1", l.held, len(l.conns))
 	}
 	_, one := h.connect("203.0.113.7:3")
 	AddBytes(one, 1001) // above the limit
@@ -212,16 +214,16 @@ func TestHeldBytesAreLimited(t *testing.T) {
 		t.Errorf("%d connections were evicted, first %v; want 103, the third 192.0.2.9/32 99 0", len(evicted),
 			evicted[:3])
 	}
-	AddBytes(&from{}, 1) // not a limited connection
+	AddBytes(&addressedConn{}, 1) // not a limited connection
 }
 
 // TestReadsAreLimited checks that if a peer sends too many bytes, its connection is closed, but not the connections
 // of other peers. The bytes of a connection count until the connection is closed.
 func TestReadsAreLimited(t *testing.T) {
 	var evicted []string
-	dialed := map[string]*from{}
+	dialed := map[string]*addressedConn{}
 	dial := LimitReads(func(_ context.Context, _, addr string) (net.Conn, error) {
-		dialed[addr] = &from{addr: addr}
+		dialed[addr] = &addressedConn{addr: addr}
 		return dialed[addr], nil
 	}, 1000, func(a netip.Prefix, connections, bytes int) {
 		evicted = append(evicted, fmt.Sprintf("%s %d %d", a, connections, bytes))
@@ -254,7 +256,7 @@ func TestReadsAreLimited(t *testing.T) {
 func TestHostPrefix(t *testing.T) {
 	got := map[string]string{}
 	for _, addr := range []string{"192.0.2.1:1", "[::ffff:192.0.2.1]:2", "[2001:db8:1:2:3::4]:5", "[fe80::1%eth0]:6"} {
-		got[addr] = remotePrefix((&from{addr: addr}).RemoteAddr()).String()
+		got[addr] = remotePrefix((&addressedConn{addr: addr}).RemoteAddr()).String()
 	}
 	got["unix"] = remotePrefix(&net.UnixAddr{Name: "/run/x"}).String()
 	want := map[string]string{

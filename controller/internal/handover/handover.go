@@ -38,7 +38,7 @@ const SupersedeDelay = time.Second
 // other Pods; 0 means that Admit need not be called before the next change. While a Pod of another version is Ready,
 // a Pod must not become Ready if it is outdated, or if its version is not active in the module list of the base. A
 // superseded Pod stays Ready for SupersedeDelay.
-func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
+func Admit(pods []Pod, now time.Time) (admitted []Pod, recheckAfter time.Duration) {
 	var readySince time.Time // of the last Pod that stays Ready
 	for _, p := range pods {
 		if p.IsReady && p.Ready && p.ReadySince.After(readySince) {
@@ -54,12 +54,12 @@ func Admit(pods []Pod, now time.Time) (admitted []Pod, again time.Duration) {
 				(p.Outdated && !other.Outdated || !p.Active)
 		}):
 		case down && p.Superseded && left > 0:
-			again = left
+			recheckAfter = left
 		default:
 			admitted = append(admitted, p)
 		}
 	}
-	return admitted, again
+	return admitted, recheckAfter
 }
 
 // Write is a write to a Pod. It must begin after the API server has acknowledged the previous write.
@@ -76,35 +76,35 @@ type Write struct {
 // base instead of a Pod that still serves on another base. Then the Pods whose version is now active turn Ready. The
 // Pods whose readiness does not change come last.
 //
-// served reports whether another base has a Ready Pod of the module. It is called only if some Pods turn Not Ready
-// and others turn Ready. If it returns false, this order would leave the Service without an endpoint between the
+// isServedElsewhere reports whether another base has a Ready Pod of the module. It is called only if some Pods turn Not
+// Ready and others turn Ready. If it returns false, this order would leave the Service without an endpoint between the
 // writes. Then the old Pods get a low deletion cost, and the new Pods turn Ready before the old Pods turn Not Ready.
 // All of them have the address of the same base, so the overlap is harmless. Superseded Pods stay Ready: the workload
 // usually deletes them now. If another release begins, the workload deletes the new Pod, and the old Pod remains the
 // endpoint of the Service. The caller calls Order again after SupersedeDelay if the old Pod still exists.
-func Order(pods []Pod, served func() bool) []Write {
-	var down, up, same []Write
+func Order(pods []Pod, isServedElsewhere func() bool) []Write {
+	var turnNotReady, turnReady, keepReady []Write
 	stays := false
 	for _, p := range pods {
 		switch {
 		case p.IsReady && !p.Ready:
-			down = append(down, Write{Key: p.Key})
+			turnNotReady = append(turnNotReady, Write{Key: p.Key})
 		case !p.IsReady && p.Ready:
-			up = append(up, Write{Key: p.Key})
+			turnReady = append(turnReady, Write{Key: p.Key})
 		default:
 			stays = stays || p.Ready
-			same = append(same, Write{Key: p.Key})
+			keepReady = append(keepReady, Write{Key: p.Key})
 		}
 	}
-	if stays || len(down) == 0 || len(up) == 0 || served() {
-		return slices.Concat(down, up, same)
+	if stays || len(turnNotReady) == 0 || len(turnReady) == 0 || isServedElsewhere() {
+		return slices.Concat(turnNotReady, turnReady, keepReady)
 	}
-	steps := make([]Write, 0, len(pods)+len(down))
-	for _, d := range down {
+	steps := make([]Write, 0, len(pods)+len(turnNotReady))
+	for _, d := range turnNotReady {
 		steps = append(steps, Write{Key: d.Key, PreferDeletion: true})
 	}
-	down = slices.DeleteFunc(down, func(d Write) bool {
+	turnNotReady = slices.DeleteFunc(turnNotReady, func(d Write) bool {
 		return slices.ContainsFunc(pods, func(p Pod) bool { return p.Key == d.Key && p.Superseded })
 	})
-	return slices.Concat(steps, up, down, same)
+	return slices.Concat(steps, turnReady, turnNotReady, keepReady)
 }

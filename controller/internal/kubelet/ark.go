@@ -55,8 +55,8 @@ kubectl exec -it POD -- ark starts a prompt; enter exit or press Ctrl-D to leave
 `
 
 // run runs one ark command. The user sees the text of the returned error.
-func (a *ark) run(ctx context.Context, words []string) error {
-	command, args := words[0], words[1:]
+func (a *ark) run(ctx context.Context, fields []string) error {
+	command, args := fields[0], fields[1:]
 	switch command {
 	case "help", "-h", "--help":
 		_, err := io.WriteString(a.out, help)

@@ -73,17 +73,17 @@ func verb(r *http.Request) string {
 	return "create"
 }
 
-// reviews creates SubjectAccessReviews and caches their results. If the client is nil, all users are allowed.
-type reviews struct {
+// accessReviewer creates SubjectAccessReviews and caches their results. If the client is nil, all users are allowed.
+type accessReviewer struct {
 	client authorizationv1.SubjectAccessReviewInterface
 	cache  *cache.LRUExpireCache
 }
 
-func newReviews(client authorizationv1.SubjectAccessReviewInterface) *reviews {
-	return &reviews{client: client, cache: cache.NewLRUExpireCache(maxReviews)}
+func newReviews(client authorizationv1.SubjectAccessReviewInterface) *accessReviewer {
+	return &accessReviewer{client: client, cache: cache.NewLRUExpireCache(maxReviews)}
 }
 
-func (r *reviews) allow(ctx context.Context, caller *x509.Certificate, verb string) (allowed bool, reason string,
+func (r *accessReviewer) allow(ctx context.Context, caller *x509.Certificate, verb string) (allowed bool, reason string,
 	err error) {
 	if r.client == nil {
 		return true, "", nil

@@ -44,11 +44,11 @@ type EventLog struct {
 type moduleKey struct{ identity, biz string }
 
 type history struct {
-	key     moduleKey
-	use     *list.Element
-	entries []numbered
-	size    int
-	known   map[string]version // versions in the last module list of the base
+	key            moduleKey
+	lruElement     *list.Element
+	entries        []numbered
+	size           int
+	listedVersions map[string]version // versions in the last module list of the base
 }
 
 type numbered struct {
@@ -76,30 +76,30 @@ func (l *EventLog) history(key moduleKey) *history {
 	h, there := l.histories[key]
 	if !there {
 		h = &history{key: key}
-		h.use = l.byUse.PushFront(h)
+		h.lruElement = l.byUse.PushFront(h)
 		l.histories[key] = h
 		l.grow(h, historyCost+len(key.identity)+len(key.biz))
 	}
-	l.byUse.MoveToFront(h.use)
+	l.byUse.MoveToFront(h.lruElement)
 	return h
 }
 
 func (l *EventLog) add(h *history, e LogEntry) {
 	l.last++
-	grown := cost(e)
+	grown := sizeOf(e)
 	if len(h.entries) == maxEntries {
-		grown -= cost(h.entries[0].LogEntry)
+		grown -= sizeOf(h.entries[0].LogEntry)
 		h.entries = slices.Delete(h.entries, 0, 1)
 	}
 	h.entries = append(h.entries, numbered{e, l.last, time.Now()})
 	l.grow(h, grown)
 }
 
-// grow adds by to the recorded size of the log of a module. It then removes other modules until the EventLog does not
-// exceed its maximum size. The caller holds the lock.
-func (l *EventLog) grow(h *history, by int) {
-	h.size += by
-	l.size += by
+// grow adds growth to the recorded size of the log of a module. It then removes other modules until the EventLog does
+// not exceed its maximum size. The caller holds the lock.
+func (l *EventLog) grow(h *history, growth int) {
+	h.size += growth
+	l.size += growth
 	for l.size > l.limit && l.byUse.Len() > 1 {
 		oldest := l.byUse.Remove(l.byUse.Back()).(*history)
 		delete(l.histories, oldest.key)
@@ -107,29 +107,29 @@ func (l *EventLog) grow(h *history, by int) {
 	}
 }
 
-// share selects the log entries of a module that belong to one Pod.
-type share struct {
+// podEntries selects the log entries of a module that belong to one Pod.
+type podEntries struct {
 	// from is the time when the controller first saw the Pod on the base. The zero time selects all entries.
 	from time.Time
 	// versions are the versions that the Pod has requested; nil selects all versions.
 	versions []string
 }
 
-func (s share) has(version string) bool {
+func (s podEntries) includesVersion(version string) bool {
 	return s.versions == nil || slices.Contains(s.versions, version)
 }
 
-// present returns entries that describe the current state of a module, for a Pod that has no log entries yet. The
-// result is empty if the module list of the base does not contain the module.
-func (l *EventLog) present(key moduleKey, of share) (entries []LogEntry) {
+// currentEntries returns entries that describe the current state of a module, for a Pod that has no log entries yet.
+// The result is empty if the module list of the base does not contain the module.
+func (l *EventLog) currentEntries(key moduleKey, of podEntries) (entries []LogEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h, there := l.histories[key]
 	if !there {
 		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(h.known)) {
-		if v := h.known[name]; of.has(name) {
+	for _, name := range slices.Sorted(maps.Keys(h.listedVersions)) {
+		if v := h.listedVersions[name]; of.includesVersion(name) {
 			entries = append(entries,
 				LogEntry{At: v.latest.At, Version: name, Event: "is " + string(v.state),
 					Detail: strings.TrimSpace(v.latest.Reason + " (before this Pod)")})
@@ -138,10 +138,10 @@ func (l *EventLog) present(key moduleKey, of share) (entries []LogEntry) {
 	return entries
 }
 
-// since returns the entries of a module that belong to a Pod and whose numbers are higher than number, in the order in
-// which they were added. last is the number of the last entry of the module, even if this entry does not belong to the
-// Pod; it is number if no entry has a higher number.
-func (l *EventLog) since(key moduleKey, number uint64, of share) (entries []LogEntry, last uint64) {
+// entriesAfter returns the entries of a module that belong to a Pod and whose numbers are higher than number, in the
+// order in which they were added. last is the number of the last entry of the module, even if this entry does not
+// belong to the Pod; it is number if no entry has a higher number.
+func (l *EventLog) entriesAfter(key moduleKey, number uint64, of podEntries) (entries []LogEntry, last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h, there := l.histories[key]
@@ -153,7 +153,7 @@ func (l *EventLog) since(key moduleKey, number uint64, of share) (entries []LogE
 			continue
 		}
 		number = n.number
-		if !n.added.Before(of.from) && of.has(n.Version) {
+		if !n.added.Before(of.from) && of.includesVersion(n.Version) {
 			entries = append(entries, n.LogEntry)
 		}
 	}
@@ -166,7 +166,7 @@ func sortByTime(entries []LogEntry) {
 	slices.SortStableFunc(entries, func(a, b LogEntry) int { return a.At.Compare(b.At) })
 }
 
-func cost(e LogEntry) int { return entryCost + len(e.Version) + len(e.Event) + len(e.Detail) }
+func sizeOf(e LogEntry) int { return entryCost + len(e.Version) + len(e.Event) + len(e.Detail) }
 
 // clip removes credentials from a text and truncates the text. The result is a copy, so that the long text is not
 // kept in memory.

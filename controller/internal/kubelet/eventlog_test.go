@@ -16,7 +16,7 @@ var noon = time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
 
 // text returns the log of a module in the format of kubectl logs.
 func (l *EventLog) text(identity, biz string) string {
-	entries, _ := l.since(moduleKey{identity, biz}, 0, share{})
+	entries, _ := l.entriesAfter(moduleKey{identity, biz}, 0, podEntries{})
 	sortByTime(entries)
 	return render(entries, biz, false)
 }
@@ -137,9 +137,9 @@ func TestEventLogLimits(t *testing.T) {
 		}
 		size := 0
 		for key, h := range l.histories {
-			size += historyCost + len(key.identity) + len(key.biz) + versionCost*len(h.known)
+			size += historyCost + len(key.identity) + len(key.biz) + versionCost*len(h.listedVersions)
 			for _, e := range h.entries {
-				size += cost(e.LogEntry)
+				size += sizeOf(e.LogEntry)
 			}
 		}
 		if size != l.size || size > limit || len(l.histories) != l.byUse.Len() {
@@ -154,7 +154,7 @@ func TestEventLogLimits(t *testing.T) {
 	t.Run("a detail", func(t *testing.T) {
 		l := NewEventLog()
 		l.Add("a", "biz1", LogEntry{At: noon, Detail: strings.Repeat("é", maxDetail)})
-		entries, _ := l.since(moduleKey{"a", "biz1"}, 0, share{})
+		entries, _ := l.entriesAfter(moduleKey{"a", "biz1"}, 0, podEntries{})
 		if got := entries[0].Detail; got != strings.Repeat("é", maxDetail/2)+" …" {
 			t.Errorf("a detail of %d bytes ends with %q", len(got), got[len(got)-8:])
 		}

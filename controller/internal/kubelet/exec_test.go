@@ -23,7 +23,7 @@ import (
 )
 
 // stream runs a command in the same way as kubectl exec, and returns its exit status.
-func (w *world) stream(ctx context.Context, t *testing.T, pod string, command []string,
+func (w *fixture) stream(ctx context.Context, t *testing.T, pod string, command []string,
 	o remotecommand.StreamOptions) (status int, err error) {
 	t.Helper()
 	q := url.Values{"command": command}
@@ -165,7 +165,7 @@ func TestExec(t *testing.T) {
 		{name: "a Pod that is not here", pod: "pod-9", command: []string{"help"}, stderr: "default/pod-9", status: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, nil)
+			w := newFixture(t, nil)
 			*w.bases = c.bases
 			if c.pod == "" {
 				c.pod = "pod-0"
@@ -187,7 +187,7 @@ func TestExec(t *testing.T) {
 }
 
 func TestSwitchIsLogged(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.bases.do = func(string, arklet.Request) (arklet.Answer, error) {
 		return arklet.Answer{Code: "SUCCESS", DataMessage: "done"}, nil
 	}
@@ -196,7 +196,7 @@ func TestSwitchIsLogged(t *testing.T) {
 		t.Fatalf("exit status %d, error %v", status, err)
 	}
 	var events []string
-	entries, _ := w.opts.EventLog.since(moduleKey{"a", "biz1"}, 0, share{})
+	entries, _ := w.opts.EventLog.entriesAfter(moduleKey{"a", "biz1"}, 0, podEntries{})
 	for _, e := range entries {
 		events = append(events, e.Event+" "+e.Version+" "+e.Detail)
 	}
@@ -206,7 +206,7 @@ func TestSwitchIsLogged(t *testing.T) {
 }
 
 func TestScript(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.bases.modules = twoVersions[2:]
 	var stdout, stderr bytes.Buffer
 	status, err := w.stream(t.Context(), t, "pod-0", []string{"ark"}, remotecommand.StreamOptions{
@@ -246,7 +246,7 @@ func (n *noSize) Next() *remotecommand.TerminalSize {
 }
 
 // openPrompt starts a prompt on a simulated terminal.
-func (w *world) openPrompt(t *testing.T) *terminal {
+func (w *fixture) openPrompt(t *testing.T) *terminal {
 	t.Helper()
 	stdin, keys := io.Pipe()
 	screen, stdout := io.Pipe()
@@ -301,7 +301,7 @@ func (s *terminal) types(keys string) {
 }
 
 func TestPrompt(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.bases.health.MasterActive = true
 	for name, end := range map[string]string{"exit": "exit\r", "Ctrl-D": "\x04"} {
 		t.Run(name, func(t *testing.T) {

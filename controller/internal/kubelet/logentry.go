@@ -36,17 +36,17 @@ func (e LogEntry) line(biz string, timestamps bool) string {
 	return text + "\n"
 }
 
-func event(c arklet.Command, what string) string { return string(c) + " " + what }
+func eventText(c arklet.Command, what string) string { return string(c) + " " + what }
 
 // CommandSent returns the log entry for a command that is sent to a base.
 func CommandSent(at time.Time, r arklet.Request) LogEntry {
-	return LogEntry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogSent),
+	return LogEntry{At: at, Version: r.Module.Version, Event: eventText(r.Command, api.LogSent),
 		Detail: redact.URL(r.Module.URL)}
 }
 
 // CommandAnswered returns the log entry for the answer to a command.
 func CommandAnswered(at time.Time, r arklet.Request, a arklet.Answer) LogEntry {
-	e := LogEntry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogAnswered), Detail: a.Code}
+	e := LogEntry{At: at, Version: r.Module.Version, Event: eventText(r.Command, api.LogAnswered), Detail: a.Code}
 	for _, more := range []string{a.ErrorCode, a.Message, a.DataCode, a.DataMessage} {
 		if more != "" && more != e.Detail && more != a.Code {
 			e.Detail += " " + more
@@ -57,7 +57,8 @@ func CommandAnswered(at time.Time, r arklet.Request, a arklet.Answer) LogEntry {
 
 // CommandUnanswered returns the log entry for a command that got no answer.
 func CommandUnanswered(at time.Time, r arklet.Request, err error) LogEntry {
-	return LogEntry{At: at, Version: r.Module.Version, Event: event(r.Command, api.LogUnanswered), Detail: err.Error()}
+	return LogEntry{At: at, Version: r.Module.Version, Event: eventText(r.Command, api.LogUnanswered),
+		Detail: err.Error()}
 }
 
 // version is a version of a module in the module list of a base.
@@ -89,34 +90,34 @@ func (l *EventLog) AddModuleStates(identity string, names []string, list []arkle
 
 // addModule adds entries for the versions of a module. The caller holds the lock.
 func (l *EventLog) addModule(h *history, list []arklet.Biz, at time.Time) {
-	before := h.known
-	h.known = make(map[string]version, len(list))
+	before := h.listedVersions
+	h.listedVersions = make(map[string]version, len(list))
 	for _, b := range list {
-		h.known[b.Version] = version{b.State, withoutMessage(b.Latest)}
+		h.listedVersions[b.Version] = version{b.State, withoutMessage(b.Latest)}
 		l.addStates(h, before[b.Version], b, at)
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if _, listed := h.known[name]; !listed {
+		if _, listed := h.listedVersions[name]; !listed {
 			l.add(h, LogEntry{At: at, Version: name, Event: "is no longer installed"})
 		}
 	}
-	l.grow(h, (len(h.known)-len(before))*versionCost)
+	l.grow(h, (len(h.listedVersions)-len(before))*versionCost)
 }
 
 // addStates adds entries for the new state records of a version. These are the records that follow the last known
 // record.
-func (l *EventLog) addStates(h *history, old version, b arklet.Biz, at time.Time) {
+func (l *EventLog) addStates(h *history, oldVersion version, b arklet.Biz, at time.Time) {
 	records := b.Records
 	if len(records) == 0 && b.Latest != (arklet.Record{}) {
 		records = []arklet.Record{b.Latest}
 	}
 	for i := len(records) - 1; i >= 0; i-- {
-		if withoutMessage(records[i]) == old.latest {
+		if withoutMessage(records[i]) == oldVersion.latest {
 			records = records[i+1:]
 			break
 		}
 	}
-	if len(records) == 0 && b.State != old.state { // old bases report no records
+	if len(records) == 0 && b.State != oldVersion.state { // old bases report no records
 		records = []arklet.Record{{State: b.State}}
 	}
 	for _, record := range records {

@@ -42,7 +42,7 @@ type target struct {
 	pod      *corev1.Pod
 	identity string
 	biz      string // module name, which is the container name
-	share    share
+	share    podEntries
 }
 
 // find returns the target for a container of a Pod. The error is NotFound or InvalidInput of package errdefs. kubectl
@@ -57,7 +57,7 @@ func (s *Server) find(namespace, pod, container string) (target, error) {
 	switch {
 	case slices.ContainsFunc(modules, is):
 		from, versions := s.opts.Pods.RequestedVersions(p, container)
-		return target{p, identity, container, share{from, versions}}, nil
+		return target{p, identity, container, podEntries{from, versions}}, nil
 	case slices.ContainsFunc(others, is), slices.ContainsFunc(p.Spec.InitContainers, is):
 		return target{}, errdefs.InvalidInputf(
 			"container %s is ignored, because it is not a module and a base runs only modules", container)
@@ -84,9 +84,9 @@ func (s *Server) logs(ctx context.Context, namespace, pod, container string, opt
 		since = time.Now().Add(-time.Duration(opts.SinceSeconds) * time.Second)
 	}
 	at := moduleKey{t.identity, t.biz}
-	entries, last := s.opts.EventLog.since(at, 0, t.share)
+	entries, last := s.opts.EventLog.entriesAfter(at, 0, t.share)
 	if len(entries) == 0 {
-		entries = s.opts.EventLog.present(at, t.share)
+		entries = s.opts.EventLog.currentEntries(at, t.share)
 	}
 	sortByTime(entries)
 	entries = slices.DeleteFunc(entries, func(e LogEntry) bool { return e.At.Before(since) })
@@ -139,7 +139,7 @@ func (s *Server) follow(ctx context.Context, w io.Writer, t target, text string,
 			return nil
 		}
 		var entries []LogEntry
-		entries, last = s.opts.EventLog.since(moduleKey{t.identity, t.biz}, last, t.share)
+		entries, last = s.opts.EventLog.entriesAfter(moduleKey{t.identity, t.biz}, last, t.share)
 		text = render(entries, t.biz, timestamps)
 	}
 }

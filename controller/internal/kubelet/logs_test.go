@@ -22,7 +22,7 @@ import (
 )
 
 func TestLogs(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	client := w.authority.client("kube-apiserver")
 	now := time.Now().UTC().Truncate(time.Second)
 	var lines, stamped []string
@@ -66,7 +66,7 @@ func TestLogs(t *testing.T) {
 
 // follow requests the logs of biz1 in the same way as the API server. next reads a line, and fails the test if the
 // line differs from the expected one.
-func (w *world) follow(t *testing.T, query string) (lines *bufio.Reader, next func(want string)) {
+func (w *fixture) follow(t *testing.T, query string) (lines *bufio.Reader, next func(want string)) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: tlsConfig(t, w.authority.client("kube-apiserver")),
 		DisableKeepAlives: true}
@@ -91,7 +91,7 @@ func (w *world) follow(t *testing.T, query string) (lines *bufio.Reader, next fu
 
 // TestFollow follows the logs of a module over TLS. The client must receive new entries until the server stops.
 func TestFollow(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	for _, c := range []struct{ query, first string }{{"follow=true&tailLines=1", "before"},
 		{"follow=true&tailLines=0", ""}} {
 		t.Run(c.query, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestStatesFollowCommands(t *testing.T) {
 		l.AddModuleStates("a", []string{"biz1"},
 			[]arklet.Biz{{Name: "biz1", Version: "1", State: arklet.StateActivated,
 				Latest: arklet.Record{At: tt.at, State: arklet.StateActivated}}}, sent)
-		entries, _ := l.since(moduleKey{"a", "biz1"}, 0, share{})
+		entries, _ := l.entriesAfter(moduleKey{"a", "biz1"}, 0, podEntries{})
 		sortByTime(entries)
 		var got []string
 		for _, e := range entries {

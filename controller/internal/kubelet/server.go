@@ -41,7 +41,7 @@ type pods interface {
 type bases interface {
 	Modules(ctx context.Context, identity string, notBefore time.Time) (base.Snapshot, error)
 	Health(ctx context.Context, identity string) (arklet.Health, error)
-	Do(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer, error)
+	Do(ctx context.Context, identity string, r arklet.Request, mayResend func() bool) (arklet.Answer, error)
 	// DisplayName returns the name of a base for use in messages.
 	DisplayName(identity string) string
 }
@@ -70,7 +70,7 @@ type Options struct {
 type Server struct {
 	opts     Options
 	listener net.Listener
-	reviews  *reviews
+	reviews  *accessReviewer
 
 	mu      sync.Mutex
 	stopped bool
@@ -143,7 +143,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.opts.Logger.Info("serving the kubelet API", "addr", s.Addr().String())
 	if err := connlimit.Serve(ctx, server, s.listener, stopTimeout); err != nil {
-		return fmt.Errorf("kubelet API: %w", err)
+		return fmt.Errorf("serving the kubelet API: %w", err)
 	}
 	s.stopSessions()
 	return nil
@@ -186,10 +186,10 @@ func (s *Server) handler(ctx context.Context) http.Handler {
 
 // refuse returns a handler that responds with a Status object, like the API server. Without a Status object, kubectl
 // would parse the plain text as YAML.
-func refuse(sentence string) http.HandlerFunc {
+func refuse(message string) http.HandlerFunc {
 	body, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Code: http.StatusNotImplemented, Reason: "NotImplemented", Message: sentence,
+		Status:   metav1.StatusFailure, Code: http.StatusNotImplemented, Reason: "NotImplemented", Message: message,
 	})
 	utilruntime.Must(err)
 	return func(w http.ResponseWriter, _ *http.Request) {

@@ -21,7 +21,7 @@ import (
 )
 
 // get requests a path with the certificate of a client.
-func (w *world) get(t *testing.T, c rest.TLSClientConfig, method, path string) (status int, text string, err error) {
+func (w *fixture) get(t *testing.T, c rest.TLSClientConfig, method, path string) (status int, text string, err error) {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: tlsConfig(t, c), DisableKeepAlives: true}
 	req, err := http.NewRequestWithContext(t.Context(), method, w.url+path, nil)
@@ -40,7 +40,7 @@ func (w *world) get(t *testing.T, c rest.TLSClientConfig, method, path string) (
 const logsPath = "/containerLogs/default/pod-0/biz1"
 
 func TestClientCertificates(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	expired, expiredKey := w.authority.issue("kube-apiserver", x509.ExtKeyUsageClientAuth, time.Now().Add(-time.Hour))
 	forServers, forServersKey := w.authority.issue("kube-apiserver", x509.ExtKeyUsageServerAuth,
 		time.Now().Add(time.Hour))
@@ -85,7 +85,7 @@ func TestReviews(t *testing.T) {
 				review.Spec.User == "reader" && review.Spec.ResourceAttributes.Verb == "get"
 			return true, review, nil
 		})
-	w := newWorld(t, func(o *Options) { o.Reviews = client.AuthorizationV1().SubjectAccessReviews() })
+	w := newFixture(t, func(o *Options) { o.Reviews = client.AuthorizationV1().SubjectAccessReviews() })
 	const execPath = "/exec/default/pod-0/biz1?command=help" // a bad request if the client is admitted
 	apiserver, reader, stranger := w.authority.client("kube-apiserver"), w.authority.client(
 		"reader"), w.authority.client("stranger")
@@ -133,7 +133,7 @@ func TestReviews(t *testing.T) {
 }
 
 func TestUnsupportedRequests(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.pods.set("debugged", "2", "biz1")
 	w.pods.pods["default/debugged"].Spec.EphemeralContainers = []corev1.EphemeralContainer{
 		{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debugger"}}}
@@ -167,14 +167,14 @@ func TestUnsupportedRequests(t *testing.T) {
 
 func TestServingCertificates(t *testing.T) {
 	t.Run("its own", func(t *testing.T) {
-		w := newWorld(t, func(o *Options) { o.CertFile, o.KeyFile = "", "" })
+		w := newFixture(t, func(o *Options) { o.CertFile, o.KeyFile = "", "" })
 		client := w.authority.client("kube-apiserver")
 		if status, text, err := w.get(t, client, "GET", logsPath); err != nil || status != 200 {
 			t.Errorf("status %d, body %q, error %v", status, text, err)
 		}
 	})
 	t.Run("of a file, which is verified", func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		client := w.authority.client("kube-apiserver")
 		client.Insecure, client.CAFile, client.ServerName = false, w.authority.file, "localhost"
 		if status, text, err := w.get(t, client, "GET", logsPath); err != nil || status != 200 {
@@ -190,7 +190,7 @@ func TestServingCertificates(t *testing.T) {
 func TestNewReturnsErrors(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue("localhost", x509.ExtKeyUsageServerAuth, time.Now().Add(time.Hour))
-	taken := newWorld(t, nil).server.Addr().String()
+	taken := newFixture(t, nil).server.Addr().String()
 	for name, c := range map[string]struct {
 		opts Options
 		want string

@@ -165,8 +165,8 @@ func (f *fakeBases) Do(_ context.Context, identity string, r arklet.Request, _ f
 	return f.do(identity, r)
 }
 
-// world is a kubelet API server with the Pod default/pod-0, which has the modules biz1 and biz2 on base "a".
-type world struct {
+// fixture is a kubelet API server with the Pod default/pod-0, which has the modules biz1 and biz2 on base "a".
+type fixture struct {
 	authority *authority
 	opts      Options
 	pods      *fakePods
@@ -176,9 +176,9 @@ type world struct {
 	stop      func() // stops the server and waits until it has stopped
 }
 
-func newWorld(t *testing.T, change func(*Options)) *world {
+func newFixture(t *testing.T, change func(*Options)) *fixture {
 	t.Helper()
-	w := &world{authority: newAuthority(t), pods: &fakePods{pods: map[string]*corev1.Pod{}}, bases: &fakeBases{}}
+	w := &fixture{authority: newAuthority(t), pods: &fakePods{pods: map[string]*corev1.Pod{}}, bases: &fakeBases{}}
 	w.pods.set("pod-0", "1", "biz1", "biz2")
 	w.opts = Options{Addr: "127.0.0.1:0", ClientCAFile: w.authority.file, Pods: w.pods, Bases: w.bases,
 		EventLog: NewEventLog(), Logger: slog.New(slog.DiscardHandler)}

@@ -12,7 +12,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/errcode"
 )
 
-func waiting(reason, message string) corev1.ContainerStatus {
+func waitingStatus(reason, message string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: "biz1",
 		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}
 }
@@ -82,7 +82,7 @@ func TestDesiredModuleHasInstalledVersion(t *testing.T) {
 }
 
 func TestDesiredModuleOmitsInvalidLabels(t *testing.T) {
-	pod := modulePod(waiting("", ""))
+	pod := modulePod(waitingStatus("", ""))
 	pod.Status.PodIP = "2001:db8::1"
 	pod.Spec.Containers[0].Env[0].Value = "1.0.0+build"
 	got := desiredModule(pod, pod.Spec.Containers[0], nil)
@@ -107,9 +107,9 @@ func TestStates(t *testing.T) {
 	unschedulable.Status.Conditions = []corev1.PodCondition{
 		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 			Message: "0/3 nodes are available"}}
-	deleting := modulePod(waiting("BizResolved", ""))
+	deleting := modulePod(waitingStatus("BizResolved", ""))
 	deleting.DeletionTimestamp = &metav1.Time{}
-	failed := modulePod(waiting("", ""))
+	failed := modulePod(waitingStatus("", ""))
 	failed.Status.Phase = corev1.PodFailed
 	stopped := modulePod(corev1.ContainerStatus{Name: "biz1",
 		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "STOPPED", Message: "gone"}}})
@@ -123,23 +123,23 @@ func TestStates(t *testing.T) {
 		{"unschedulable", unschedulable,
 			Status{Status: Pending, Reason: "Unschedulable", Message: "0/3 nodes are available",
 				Code: "ModuleController.InsufficientHealthyBaseInstance"}},
-		{"not reported by the base", modulePod(waiting("ContainerCreating", "")),
+		{"not reported by the base", modulePod(waitingStatus("ContainerCreating", "")),
 			Status{Status: Pending, Reason: "ContainerCreating"}},
-		{"being installed", modulePod(waiting("BizResolved", "CREATED")),
+		{"being installed", modulePod(waitingStatus("BizResolved", "CREATED")),
 			Status{Status: Upgrading, Reason: "BizResolved", Message: "CREATED"}},
-		{"being installed by another command", modulePod(waiting("InstallModuleExecuting", busy)),
+		{"being installed by another command", modulePod(waitingStatus("InstallModuleExecuting", busy)),
 			Status{Status: Upgrading, Reason: "InstallModuleExecuting",
 				Message: busy, Code: "Arklet.InstallModuleExecuting"}},
-		{"being uninstalled by another command", modulePod(waiting("BaseInstanceInOperation", inOperation)),
+		{"being uninstalled by another command", modulePod(waitingStatus("BaseInstanceInOperation", inOperation)),
 			Status{Status: Upgrading, Reason: "BaseInstanceInOperation",
 				Message: inOperation, Code: "ModuleController.BaseInstanceInOperation"}},
-		{"replaced", modulePod(waiting("BizDeactivate", "newer")),
+		{"replaced", modulePod(waitingStatus("BizDeactivate", "newer")),
 			Status{Status: Deactivated, Reason: "BizDeactivate", Message: "newer"}},
-		{"kept deactivated", modulePod(waiting("BizNotActivated", "older")),
+		{"kept deactivated", modulePod(waitingStatus("BizNotActivated", "older")),
 			Status{Status: Deactivated, Reason: "BizNotActivated", Message: "older"}},
-		{"broken", modulePod(waiting("BizBroken", "INSTALL_FAILED: x")),
+		{"broken", modulePod(waitingStatus("BizBroken", "INSTALL_FAILED: x")),
 			Status{Status: Failed, Reason: "BizBroken", Message: "INSTALL_FAILED: x"}},
-		{"failed with a code", modulePod(waiting("InstallModuleFailed", noDatabase)),
+		{"failed with a code", modulePod(waitingStatus("InstallModuleFailed", noDatabase)),
 			Status{Status: Failed, Reason: "InstallModuleFailed",
 				Message: noDatabase, Code: "User.InstallModuleFailed"}},
 		{"Pod is Failed", failed, Status{Status: Failed}},

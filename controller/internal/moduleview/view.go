@@ -170,7 +170,7 @@ func toModule(object any) (any, error) {
 	}
 	m := &Module{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, m); err != nil {
-		return nil, fmt.Errorf("reading Module %s/%s: %w", u.GetNamespace(), u.GetName(), err)
+		return nil, fmt.Errorf("decoding Module %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 	}
 	m.ManagedFields = nil
 	return m, nil

@@ -177,7 +177,7 @@ var ready = corev1.ContainerStatus{Name: "biz1", Ready: true,
 func TestReadyModuleIsWrittenImmediately(t *testing.T) {
 	runTest(t, nil, func(w *fixture) {
 		w.advance() // the caches are synced
-		w.pods.set(modulePod(waiting("BizResolved", "")))
+		w.pods.set(modulePod(waitingStatus("BizResolved", "")))
 		synctest.Wait()
 		w.wantWrites("immediately, during the install")
 		w.pods.set(modulePod(ready))
@@ -212,7 +212,7 @@ func TestModuleFollowsPod(t *testing.T) {
 		w.wantWrites("for a new Pod", "create p.biz1", "update p.biz1 status")
 
 		for range 20 {
-			w.pods.set(modulePod(waiting("BizResolved", "")))
+			w.pods.set(modulePod(waitingStatus("BizResolved", "")))
 		}
 		w.advance()
 		w.wantWrites("during the install", "update p.biz1", "update p.biz1 status")

@@ -21,7 +21,7 @@ import (
 )
 
 // reconcile writes the Module objects for the containers of a Pod.
-func (v *Syncer) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
+func (v *Syncer) reconcile(ctx context.Context, key types.NamespacedName) (requeueAfter time.Duration, err error) {
 	pod, ok := v.o.Pods.Get(key)
 	if !ok || !v.o.Owns(pod.Spec.NodeName) {
 		return 0, nil
@@ -89,14 +89,14 @@ func toTheSecond(records []Record) []Record {
 	return out
 }
 
-// keepForeignMetadata copies from have to want the labels, annotations and finalizers that other clients have set.
-func keepForeignMetadata(want, have *Module) {
-	others := maps.Clone(have.Labels)
+// keepForeignMetadata copies from existing to want the labels, annotations and finalizers that other clients have set.
+func keepForeignMetadata(want, existing *Module) {
+	others := maps.Clone(existing.Labels)
 	for _, own := range []string{labels.BaseIP, labels.BaseInstance, labels.ModuleName, labels.ModuleVersion} {
 		delete(others, own)
 	}
 	maps.Copy(want.Labels, others)
-	want.Annotations, want.Finalizers = have.Annotations, have.Finalizers
+	want.Annotations, want.Finalizers = existing.Annotations, existing.Finalizers
 }
 
 const fieldManager = "module-controller"

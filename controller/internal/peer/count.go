@@ -27,16 +27,16 @@ type bases struct {
 }
 
 // replicas returns the number of replicas that a Deployment should have, and the delay before replicas must be called
-// again if nothing changes; 0 means that another call is not necessary. have is the current number of replicas.
+// again if nothing changes; 0 means that another call is not necessary. current is the current number of replicas.
 //
 // The result is the number of Ready bases that fit the placement. Bases that have been Not Ready for less than the
 // grace period, and cordoned bases with a Pod of the current template, prevent a reduction of the replicas.
-func (b bases) replicas(have int32, now time.Time, grace time.Duration) (want int32, again time.Duration) {
-	var ready, kept int32
+func (b bases) replicas(current int32, now time.Time, grace time.Duration) (want int32, recheckAfter time.Duration) {
+	var ready, retained int32
 	later := func(d time.Duration) {
-		kept++
-		if again == 0 || d < again {
-			again = d
+		retained++
+		if recheckAfter == 0 || d < recheckAfter {
+			recheckAfter = d
 		}
 	}
 	for _, node := range b.nodes {
@@ -56,15 +56,15 @@ func (b bases) replicas(have int32, now time.Time, grace time.Duration) (want in
 			later(left)
 		}
 	}
-	want = max(ready, min(have, ready+kept))
+	want = max(ready, min(current, ready+retained))
 	if want == ready {
-		again = 0
+		recheckAfter = 0
 	}
-	return want, again
+	return want, recheckAfter
 }
 
-// runs reports whether a Pod belongs to a Deployment and was created from its current template.
-func runs(pod *corev1.Pod, d *appsv1.Deployment) bool {
+// isCurrentPodOf reports whether a Pod belongs to a Deployment and was created from its current template.
+func isCurrentPodOf(pod *corev1.Pod, d *appsv1.Deployment) bool {
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil || pod.Namespace != d.Namespace || pod.DeletionTimestamp != nil ||
 		!selector.Matches(labels.Set(pod.Labels)) {
@@ -88,9 +88,9 @@ func sameModules(pod, template corev1.PodSpec) bool {
 	})
 }
 
-// contains reports whether the map have contains all entries of the map all.
-func contains(have, all map[string]string) bool {
-	return labels.SelectorFromSet(all).Matches(labels.Set(have))
+// contains reports whether the map actual contains all entries of the map required.
+func contains(actual, required map[string]string) bool {
+	return labels.SelectorFromSet(required).Matches(labels.Set(actual))
 }
 
 func isReady(node *corev1.Node) bool {

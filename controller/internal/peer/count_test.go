@@ -127,7 +127,7 @@ func TestRuns(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 			pod.Namespace = d.Namespace
 			tt.change(pod)
-			if got := runs(pod, d); got != tt.want {
+			if got := isCurrentPodOf(pod, d); got != tt.want {
 				t.Errorf("runs = %v, want %v", got, tt.want)
 			}
 		})

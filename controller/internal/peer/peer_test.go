@@ -30,8 +30,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/work"
 )
 
-// world is a fake API server with controllers in a synctest bubble. Time advances only while all goroutines wait.
-type world struct {
+// fixture is a fake API server with controllers in a synctest bubble. Time advances only while all goroutines wait.
+type fixture struct {
 	t      *testing.T
 	ctx    context.Context
 	client *fake.Clientset
@@ -46,9 +46,9 @@ type world struct {
 }
 
 // inBubble runs a test in a new synctest bubble, and stops everything that the test started.
-func inBubble(t *testing.T, test func(*world)) {
+func inBubble(t *testing.T, test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, ctx: t.Context(), client: fake.NewClientset()}
+		w := &fixture{t: t, ctx: t.Context(), client: fake.NewClientset()}
 		w.client.PrependReactor("patch", "deployments", w.scale)
 		w.client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return w.cutLeases.Load(), nil, apierrors.NewServiceUnavailable("cut off")
@@ -63,7 +63,7 @@ func inBubble(t *testing.T, test func(*world)) {
 }
 
 // scale applies a patch to the replicas and increases the generation, like the API server.
-func (w *world) scale(action clienttesting.Action) (bool, runtime.Object, error) {
+func (w *fixture) scale(action clienttesting.Action) (bool, runtime.Object, error) {
 	patch := action.(clienttesting.PatchAction)
 	if patch.GetSubresource() != "scale" {
 		w.t.Errorf("patches subresource %q", patch.GetSubresource())
@@ -82,7 +82,7 @@ func (w *world) scale(action clienttesting.Action) (bool, runtime.Object, error)
 }
 
 // options returns the options of a controller that uses the informers of a factory.
-func (w *world) options(identity string, factory informers.SharedInformerFactory) Options {
+func (w *fixture) options(identity string, factory informers.SharedInformerFactory) Options {
 	return Options{
 		Client: w.client, Deployments: factory.Apps().V1().Deployments(), Nodes: factory.Core().V1().Nodes(),
 		Env: "dev", Identity: identity, Logger: slog.New(slog.DiscardHandler), Grace: time.Minute,
@@ -104,7 +104,7 @@ func (w *world) options(identity string, factory informers.SharedInformerFactory
 }
 
 // start starts a controller, and returns a function that stops it.
-func (w *world) start(identity string) (stop func()) {
+func (w *fixture) start(identity string) (stop func()) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	factory := informers.NewSharedInformerFactory(w.client, 0)
 	c := New(w.options(identity, factory))
@@ -123,16 +123,16 @@ func (w *world) start(identity string) (stop func()) {
 	return stop
 }
 
-// react advances the time until the controllers have processed all changes.
-func (w *world) react() { w.pass(5 * time.Second) }
+// waitForControllers advances the time until the controllers have processed all changes.
+func (w *fixture) waitForControllers() { w.advance(5 * time.Second) }
 
-func (w *world) pass(d time.Duration) {
+func (w *fixture) advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
 // expect checks the replica changes since the previous call.
-func (w *world) expect(when string, want ...string) {
+func (w *fixture) expect(when string, want ...string) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,13 +143,13 @@ func (w *world) expect(when string, want ...string) {
 }
 
 // setPods sets the Pods on a Node.
-func (w *world) setPods(nodeName string, pods ...*corev1.Pod) {
+func (w *fixture) setPods(nodeName string, pods ...*corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pods = map[string][]*corev1.Pod{nodeName: pods}
 }
 
-func (w *world) replicas(name string) int32 {
+func (w *fixture) replicas(name string) int32 {
 	w.t.Helper()
 	d, err := w.client.AppsV1().Deployments("default").Get(w.ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -158,7 +158,7 @@ func (w *world) replicas(name string) int32 {
 	return *d.Spec.Replicas
 }
 
-func (w *world) addBases(from, to int) {
+func (w *fixture) addBases(from, to int) {
 	w.t.Helper()
 	for i := from; i < to; i++ {
 		if _, err := w.client.CoreV1().Nodes().Create(w.ctx,
@@ -168,14 +168,14 @@ func (w *world) addBases(from, to int) {
 	}
 }
 
-func (w *world) updateBase(node *corev1.Node) {
+func (w *fixture) updateBase(node *corev1.Node) {
 	w.t.Helper()
 	if _, err := w.client.CoreV1().Nodes().Update(w.ctx, node, metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) create(d *appsv1.Deployment) {
+func (w *fixture) create(d *appsv1.Deployment) {
 	w.t.Helper()
 	if _, err := w.client.AppsV1().Deployments(d.Namespace).Create(w.ctx, d, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
@@ -183,7 +183,7 @@ func (w *world) create(d *appsv1.Deployment) {
 }
 
 // update changes a Deployment in the same way as a user would.
-func (w *world) update(name string, change func(*appsv1.Deployment)) {
+func (w *fixture) update(name string, change func(*appsv1.Deployment)) {
 	w.t.Helper()
 	d, err := w.client.AppsV1().Deployments("default").Get(w.ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -210,58 +210,58 @@ func peerDeployment(name string) *appsv1.Deployment {
 }
 
 func TestReplicasFollowBases(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.create(peerDeployment("peer"))
 		plain := peerDeployment("plain")
 		plain.Labels = nil
 		w.create(plain)
 		w.addBases(0, 3)
 		w.start("one")
-		w.react()
+		w.waitForControllers()
 		w.expect("at the start", "one: default/peer 1 -> 3")
 
 		w.addBases(3, 5)
-		w.react()
+		w.waitForControllers()
 		w.expect("after two more bases", "one: default/peer 3 -> 5")
 
 		w.updateBase(base("base-0", corev1.ConditionUnknown, time.Now()))
-		w.react()
+		w.waitForControllers()
 		w.expect("after a base became unreachable")
-		w.pass(time.Minute)
+		w.advance(time.Minute)
 		w.expect("a minute later", "one: default/peer 5 -> 4")
 
 		w.updateBase(base("base-0", corev1.ConditionTrue, time.Now()))
-		w.react()
+		w.waitForControllers()
 		w.expect("after the base recovered", "one: default/peer 4 -> 5")
 
 		if err := w.client.CoreV1().Nodes().Delete(w.ctx, "base-4", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		w.react()
+		w.waitForControllers()
 		w.expect("after a Node is gone", "one: default/peer 5 -> 4")
 
 		moved := base("base-0", corev1.ConditionTrue, time.Now())
 		moved.Labels["base.koupleless.io/name"] = "other"
 		w.updateBase(moved)
-		w.react()
+		w.waitForControllers()
 		w.expect("after a base became another", "one: default/peer 4 -> 3")
 
 		w.update("peer", func(d *appsv1.Deployment) {
 			d.Spec.Replicas, d.Generation = ptr.To[int32](7), d.Generation+
 				1
 		})
-		w.react()
+		w.waitForControllers()
 		w.expect("after another client changed the replicas", "one: default/peer 7 -> 3")
 
 		w.update("plain", func(d *appsv1.Deployment) { d.Labels = peerDeployment("").Labels })
-		w.react()
+		w.waitForControllers()
 		w.expect("after a Deployment became a peer", "one: default/plain 1 -> 3")
 
 		w.update("plain", func(d *appsv1.Deployment) {
 			d.Labels["module-controller.koupleless.io/replicas-control"] = "true"
 		})
 		w.addBases(10, 11)
-		w.react()
+		w.waitForControllers()
 		w.expect("after a change of replicas-control", "one: default/peer 3 -> 4")
 		if got := []int32{w.replicas("peer"), w.replicas("plain")}; !cmp.Equal(got, []int32{4, 3}) {
 			t.Errorf("replicas in the API: %v", got)
@@ -271,7 +271,7 @@ func TestReplicasFollowBases(t *testing.T) {
 
 // TestCordonedBaseKeepsItsReplica checks that a cordoned base counts until its Pod of the Deployment is deleted.
 func TestCordonedBaseKeepsItsReplica(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := peerDeployment("peer")
 		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "peer"}}
 		d.Spec.Template.Labels = map[string]string{"app": "peer"}
@@ -281,7 +281,7 @@ func TestCordonedBaseKeepsItsReplica(t *testing.T) {
 		w.setPods("base-0", pod)
 		w.addBases(0, 3)
 		w.start("one")
-		w.react()
+		w.waitForControllers()
 		w.expect("at the start", "one: default/peer 1 -> 3")
 
 		for _, name := range []string{"base-0", "base-1"} {
@@ -289,11 +289,11 @@ func TestCordonedBaseKeepsItsReplica(t *testing.T) {
 			cordoned.Spec.Unschedulable = true
 			w.updateBase(cordoned)
 		}
-		w.pass(time.Minute)
+		w.advance(time.Minute)
 		w.expect("after two bases were cordoned, one of them with a Pod", "one: default/peer 3 -> 2")
 
 		w.setPods("base-0")
-		w.pass(recheckCordoned)
+		w.advance(recheckCordoned)
 		w.expect("after the Pod was deleted", "one: default/peer 2 -> 1")
 	})
 }
@@ -301,25 +301,25 @@ func TestCordonedBaseKeepsItsReplica(t *testing.T) {
 // TestReplicasControlStopsPendingReduction checks that the controller does not reduce the replicas at the end of the
 // grace period if a user has set replicas-control in the meantime.
 func TestReplicasControlStopsPendingReduction(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.create(peerDeployment("peer"))
 		w.addBases(0, 2)
 		w.start("one")
-		w.react()
+		w.waitForControllers()
 		w.expect("at the start", "one: default/peer 1 -> 2")
 
 		w.updateBase(base("base-0", corev1.ConditionUnknown, time.Now()))
-		w.react()
+		w.waitForControllers()
 		w.update("peer", func(d *appsv1.Deployment) {
 			d.Labels["virtual-kubelet.koupleless.io/replicas-control"] = "true"
 		})
-		w.pass(2 * time.Minute)
+		w.advance(2 * time.Minute)
 		w.expect("with replicas-control")
 
 		w.update("peer", func(d *appsv1.Deployment) {
 			delete(d.Labels, "virtual-kubelet.koupleless.io/replicas-control")
 		})
-		w.react()
+		w.waitForControllers()
 		w.expect("without replicas-control", "one: default/peer 2 -> 1")
 	})
 }
@@ -329,7 +329,7 @@ func TestReplicasControlStopsPendingReduction(t *testing.T) {
 func TestDeletedDeployment(t *testing.T) {
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	key := types.NamespacedName{Namespace: "default", Name: "deleted"}
-	l := &term{o: Options{Deployments: factory.Apps().V1().Deployments()},
+	l := &leadership{o: Options{Deployments: factory.Apps().V1().Deployments()},
 		patched: map[types.NamespacedName]time.Time{key: time.Now()}}
 	if again, err := l.reconcile(t.Context(), key); again != 0 || err != nil || len(l.patched) != 0 {
 		t.Errorf("reconcile() = %v, %v; %d patches are remembered, want 0, nil and no patches", again, err,
@@ -376,7 +376,7 @@ func TestNodeChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := &term{queue: work.New(work.Options[types.NamespacedName]{MaxDelay: lastPause})}
+				l := &leadership{queue: work.New(work.Options[types.NamespacedName]{MaxDelay: lastPause})}
 				l.nodeChanged(tt.before, tt.after)
 				<-time.After(debounce)
 				synctest.Wait()
@@ -392,17 +392,17 @@ func TestNodeChanges(t *testing.T) {
 }
 
 func TestManyBasesCauseFewPatches(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.create(peerDeployment("peer"))
 		w.start("one")
-		w.react()
+		w.waitForControllers()
 		w.expect("without a base", "one: default/peer 1 -> 0")
 
 		for i := range 20 {
 			w.addBases(i*15, (i+1)*15)
-			w.pass(100 * time.Millisecond)
+			w.advance(100 * time.Millisecond)
 		}
-		w.react()
+		w.waitForControllers()
 		if got := w.replicas("peer"); got != 300 {
 			t.Errorf("replicas = %d, want 300", got)
 		}
@@ -428,38 +428,38 @@ func TestManyBasesCauseFewPatches(t *testing.T) {
 // TestConflictingClientCausesFewPatches runs another client that changes the replicas after each patch. The
 // controller must still send at most one patch per debounce interval.
 func TestConflictingClientCausesFewPatches(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.create(peerDeployment("peer"))
 		w.addBases(0, 2)
 		w.start("one")
-		w.react()
+		w.waitForControllers()
 		w.expect("at the start", "one: default/peer 1 -> 2")
 		for range 20 {
 			w.update("peer", func(d *appsv1.Deployment) {
 				d.Spec.Replicas, d.Generation = ptr.To[int32](
 					7), d.Generation+1
 			})
-			w.pass(100 * time.Millisecond)
+			w.advance(100 * time.Millisecond)
 		}
-		w.react()
+		w.waitForControllers()
 		w.expect("while another client changes the replicas", "one: default/peer 7 -> 2", "one: default/peer 7 -> 2",
 			"one: default/peer 7 -> 2")
 	})
 }
 
 func TestOnlyTheLeaderPatches(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.create(peerDeployment("peer"))
 		w.addBases(0, 2)
 		stopOne := w.start("one")
-		w.react()
+		w.waitForControllers()
 		w.start("two")
-		w.react()
+		w.waitForControllers()
 		w.expect("with two instances", "one: default/peer 1 -> 2")
 
 		stopOne()
 		w.addBases(2, 4)
-		w.react()
+		w.waitForControllers()
 		w.expect("after the leader ended", "two: default/peer 2 -> 4")
 	})
 }
@@ -467,22 +467,22 @@ func TestOnlyTheLeaderPatches(t *testing.T) {
 // TestLeaderStopsWithoutLease checks that a leader that cannot renew its Lease stops, and that the other controller
 // takes over after the Lease has expired.
 func TestLeaderStopsWithoutLease(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.create(peerDeployment("peer"))
 		w.addBases(0, 1)
 		w.start("one")
-		w.react()
+		w.waitForControllers()
 		w.start("two")
-		w.react()
+		w.waitForControllers()
 
 		w.cutLeases.Store(true)
-		w.pass(20 * time.Second)
+		w.advance(20 * time.Second)
 		w.addBases(1, 3)
-		w.react()
+		w.waitForControllers()
 		w.expect("while no controller can lead")
 
 		w.cutLeases.Store(false)
-		w.pass(20 * time.Second)
+		w.advance(20 * time.Second)
 		if got := w.replicas("peer"); got != 3 || len(w.changes) != 1 {
 			t.Errorf("replicas = %d after %q, want 3 after one change", got, w.changes)
 		}
@@ -506,7 +506,7 @@ func TestFailedPatchIsReportedAndRepeated(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				w.create(peerDeployment("peer"))
 				w.addBases(0, 2)
 				failed := false // only the worker uses it
@@ -517,7 +517,7 @@ func TestFailedPatchIsReportedAndRepeated(t *testing.T) {
 						return first, nil, tt.err
 					})
 				w.start("one")
-				w.pass(900 * time.Millisecond)
+				w.advance(900 * time.Millisecond)
 				w.expect("after a failure", tt.want...)
 			})
 		})
@@ -536,7 +536,7 @@ func TestStartErrors(t *testing.T) {
 		"stopped informers": {"one", true, "leader election for peer Deployments: watching Nodes: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				factory := informers.NewSharedInformerFactory(w.client, 0)
 				o := w.options(tt.identity, factory)
 				o.Deployments.Informer()
@@ -561,12 +561,12 @@ func TestStartErrors(t *testing.T) {
 // TestStopBeforeSync checks that a controller that is stopped before its informers have synced does not compete for
 // the leadership, and returns no error.
 func TestStopBeforeSync(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithCancel(w.ctx)
 		result := make(chan error, 1)
 		o := w.options("one", informers.NewSharedInformerFactory(w.client, 0))
 		go func() { result <- New(o).Start(ctx) }()
-		w.react()
+		w.waitForControllers()
 		cancel()
 		if err := <-result; err != nil {
 			t.Errorf("Start() = %v, want nil", err)

@@ -26,11 +26,11 @@ import (
 // fieldManager is the field manager that owns spec.replicas of a Deployment.
 const fieldManager = "module-controller"
 
-// all is the queue key for all peer Deployments.
-var all = types.NamespacedName{}
+// allDeployments is the queue key for all peer Deployments.
+var allDeployments = types.NamespacedName{}
 
-// term is a period of leadership of this controller.
-type term struct {
+// leadership is a period of leadership of this controller.
+type leadership struct {
 	o       Options
 	queue   *work.Queue[types.NamespacedName]
 	patched map[types.NamespacedName]time.Time // time of the last patch of each Deployment; only the worker uses it
@@ -40,7 +40,7 @@ type term struct {
 // informers report them as additions to new handlers.
 func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 	ctx, done := context.WithCancel(ctx)
-	t := &term{o: c.o, patched: map[types.NamespacedName]time.Time{}}
+	t := &leadership{o: c.o, patched: map[types.NamespacedName]time.Time{}}
 	t.queue = work.New(work.Options[types.NamespacedName]{
 		Do: t.reconcile, Workers: 1, MinDelay: c.o.TimeScale.Of(firstPause), MaxDelay: c.o.TimeScale.Of(lastPause),
 		Message: "could not set the replicas of a peer Deployment",
@@ -80,8 +80,8 @@ func (c *Controller) lead(ctx context.Context, lost <-chan struct{}) error {
 }
 
 // nodeChanged queues all Deployments if a change of a base may affect their replicas.
-func (t *term) nodeChanged(before, after any) {
-	a, b := asBase(before), asBase(after)
+func (t *leadership) nodeChanged(oldObj, newObj any) {
+	a, b := asBase(oldObj), asBase(newObj)
 	if a == nil && b == nil {
 		return
 	}
@@ -90,7 +90,7 @@ func (t *term) nodeChanged(before, after any) {
 		maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) {
 		return
 	}
-	t.queue.AddAfter(all, t.o.TimeScale.Of(debounce))
+	t.queue.AddAfter(allDeployments, t.o.TimeScale.Of(debounce))
 }
 
 // asBase returns the Node in an informer event if the Node represents a base. Otherwise, it returns nil.
@@ -105,12 +105,12 @@ func asBase(object any) *corev1.Node {
 }
 
 // deploymentChanged queues a Deployment if its specification or labels have changed.
-func (t *term) deploymentChanged(before, after any) {
-	now, ok := after.(*appsv1.Deployment)
+func (t *leadership) deploymentChanged(oldObj, newObj any) {
+	now, ok := newObj.(*appsv1.Deployment)
 	if !ok || !t.controls(now) {
 		return
 	}
-	if was, ok := before.(*appsv1.Deployment); ok && was.Generation == now.Generation &&
+	if was, ok := oldObj.(*appsv1.Deployment); ok && was.Generation == now.Generation &&
 		maps.Equal(was.Labels, now.Labels) {
 		return
 	}
@@ -118,11 +118,11 @@ func (t *term) deploymentChanged(before, after any) {
 }
 
 // controls reports whether this controller sets the replicas of a Deployment.
-func (t *term) controls(d *appsv1.Deployment) bool {
+func (t *leadership) controls(d *appsv1.Deployment) bool {
 	return d.DeletionTimestamp == nil && workload.IsPeer(d, t.o.Env) && !workload.KeepsReplicas(d)
 }
 
-func (t *term) enqueueAll() error {
+func (t *leadership) enqueueAll() error {
 	deployments, err := t.o.Deployments.Lister().List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("listing Deployments: %w", err)
@@ -137,8 +137,8 @@ func (t *term) enqueueAll() error {
 
 // reconcile sets the replicas of a Deployment. It returns the delay before the next call; 0 means that no call is
 // needed until the next change.
-func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
-	if key == all {
+func (t *leadership) reconcile(ctx context.Context, key types.NamespacedName) (requeueAfter time.Duration, err error) {
+	if key == allDeployments {
 		return 0, t.enqueueAll()
 	}
 	d, err := t.o.Deployments.Lister().Deployments(key.Namespace).Get(key.Name)
@@ -157,15 +157,18 @@ func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again t
 		return 0, fmt.Errorf("listing Nodes: %w", err)
 	}
 	have := ptr.Deref(d.Spec.Replicas, 1)
-	want, again := bases{
+	want, requeueAfter := bases{
 		placement: workload.NewPlacement(d.Spec.Template.Spec, t.o.AddTolerationFor),
 		nodes:     nodes,
 		runs: func(node *corev1.Node) bool {
-			return slices.ContainsFunc(t.o.Pods(node.Name), func(pod *corev1.Pod) bool { return runs(pod, d) })
+			return slices.ContainsFunc(t.o.Pods(node.Name), func(pod *corev1.Pod) bool {
+				return isCurrentPodOf(pod,
+					d)
+			})
 		},
 	}.replicas(have, time.Now(), t.o.Grace)
 	if want == have {
-		return again, nil
+		return requeueAfter, nil
 	}
 	// The Deployment is queued again after each patch.
 	if early := t.o.TimeScale.Of(debounce) - time.Since(t.patched[key]); early > 0 {
@@ -185,10 +188,10 @@ func (t *term) reconcile(ctx context.Context, key types.NamespacedName) (again t
 		t.o.Logger.InfoContext(ctx, "set the replicas of a peer Deployment", "deployment", key.String(), "from", have,
 			"to", want)
 	}
-	return again, change.Err
+	return requeueAfter, change.Err
 }
 
-func (t *term) scale(ctx context.Context, key types.NamespacedName, want int32) error {
+func (t *leadership) scale(ctx context.Context, key types.NamespacedName, want int32) error {
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, want)
 	_, err := t.o.Client.AppsV1().Deployments(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: fieldManager}, "scale")

@@ -12,12 +12,12 @@ type Endpoints struct {
 	Serving      bool      // a Service sends requests to at least one of the Pods, or this is unknown
 }
 
-// With returns e with another Pod added. drained is the time since which no Service has sent requests to that Pod. It
-// is zero if a Service sends requests to the Pod, or if this is unknown.
-func (e Endpoints) With(drained time.Time) Endpoints {
-	e.Serving = e.Serving || drained.IsZero()
-	if drained.After(e.DrainedSince) {
-		e.DrainedSince = drained
+// WithPod returns e with another Pod added. drainedSince is the time since which no Service has sent requests to that
+// Pod. It is zero if a Service sends requests to the Pod, or if this is unknown.
+func (e Endpoints) WithPod(drainedSince time.Time) Endpoints {
+	e.Serving = e.Serving || drainedSince.IsZero()
+	if drainedSince.After(e.DrainedSince) {
+		e.DrainedSince = drainedSince
 	}
 	return e
 }
@@ -52,15 +52,15 @@ func (p *planner) terminatingDrain(t TerminatingVersion) time.Duration {
 	return p.drainLeft(t.Since, max(p.Drain, t.PreStop), t.Endpoints, t.Until)
 }
 
-// replacementDrain reports whether the version whose jar is being replaced is drained. If it is not drained, left is
-// the remaining drain time; 0 means that the drain has not started.
-func (p *planner) replacementDrain(w arklet.Module) (left time.Duration, drained bool) {
+// replacementDrain reports whether the version whose jar is being replaced is drained. If it is not drained, remaining
+// is the remaining drain time; 0 means that the drain has not started.
+func (p *planner) replacementDrain(w arklet.Module) (remaining time.Duration, drained bool) {
 	r := p.Memory.Replacing
 	if r == nil || r.Module != w || r.NotReady.IsZero() {
 		return 0, false
 	}
-	left = max(p.EndpointLag, p.drainLeft(r.NotReady, p.Drain, p.ReplacedEndpoints, r.NotReady.Add(MaxRetain)))
-	return left, left <= 0
+	remaining = max(p.EndpointLag, p.drainLeft(r.NotReady, p.Drain, p.ReplacedEndpoints, r.NotReady.Add(MaxRetain)))
+	return remaining, remaining <= 0
 }
 
 // drainLeft returns how long Pods that became Not Ready at notReady may still receive requests. They may receive

@@ -66,22 +66,23 @@ type moduleState struct {
 	wasReady, installedForPod bool
 }
 
-// evaluate decides whether a container is Ready. was is the previous status of the container; nil if there is none.
-// reachable reports whether the base is reachable.
+// evaluate decides whether a container is Ready. oldStatus is the previous status of the container; nil if there is
+// none. reachable reports whether the base is reachable.
 //
 // A container is Ready if three conditions are met: the base lists the requested version as active, no newer Pod has
 // replaced the Pod, and the probes of the container succeed. A Pod whose spec was changed stays Ready with its
 // previous version or jar until the new one replaces it or fails. A Pod whose base has switched to a version that no
 // Pod requests stays Ready while a requested version is being installed.
-func evaluate(m Module, was *corev1.ContainerStatus, reachable bool) moduleState {
+func evaluate(m Module, oldStatus *corev1.ContainerStatus, reachable bool) moduleState {
 	s := moduleState{Module: m, installed: m.hasRequestedJar() && !m.Uninstalling && !m.Biz.Installing()}
 	valid := m.Invalid == nil && !m.Superseded
-	if was != nil {
-		version, _ := Installed(*was)
-		s.installedForPod = m.Listed && m.InstalledURL != "" && was.ImageID == m.InstalledURL && version == m.Version
-		s.wasReady = was.Ready && was.ImageID == m.InstalledURL
-		overtaken := (was.Ready || isDeactivated(*was)) && m.SwitchedAway && version == m.Version
-		changed := was.Ready && m.PreviousVersion != "" && version == m.PreviousVersion && m.Failure == nil &&
+	if oldStatus != nil {
+		version, _ := Installed(*oldStatus)
+		s.installedForPod = m.Listed && m.InstalledURL != "" && oldStatus.ImageID == m.InstalledURL &&
+			version == m.Version
+		s.wasReady = oldStatus.Ready && oldStatus.ImageID == m.InstalledURL
+		overtaken := (oldStatus.Ready || isDeactivated(*oldStatus)) && m.SwitchedAway && version == m.Version
+		changed := oldStatus.Ready && m.PreviousVersion != "" && version == m.PreviousVersion && m.Failure == nil &&
 			(!m.Listed || m.Biz.State != arklet.StateActivated)
 		if valid && (overtaken || changed) {
 			s.serving = servesPrevious

@@ -61,11 +61,11 @@ func shownRunning(c corev1.Container, since metav1.Time, ready bool) corev1.Cont
 
 // ephemeralStatuses returns statuses for the containers of kubectl debug. They are terminated, because kubectl waits
 // until such a container is running or terminated.
-func ephemeralStatuses(containers []corev1.EphemeralContainer, before []corev1.ContainerStatus,
+func ephemeralStatuses(containers []corev1.EphemeralContainer, oldStatuses []corev1.ContainerStatus,
 	now metav1.Time) (list []corev1.ContainerStatus) {
 	for i, c := range containers {
-		if i < len(before) && before[i].Name == c.Name && before[i].State.Terminated != nil {
-			list = append(list, before[i])
+		if i < len(oldStatuses) && oldStatuses[i].Name == c.Name && oldStatuses[i].State.Terminated != nil {
+			list = append(list, oldStatuses[i])
 			continue
 		}
 		list = append(list, corev1.ContainerStatus{Name: c.Name, Image: c.Image,

@@ -19,12 +19,12 @@ import (
 	"github.com/koupleless/koupsandbox/controller/workload"
 )
 
-// Of returns the status of a Pod on base b. modules are the modules of the Pod in the order of its containers. before
-// is the current status in the API server. Of keeps the parts of before that other clients wrote, and the times of
-// values that do not change. The times of new values are now.
-func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, before corev1.PodStatus,
+// Of returns the status of a Pod on base b. modules are the modules of the Pod in the order of its containers.
+// oldStatus is the current status in the API server. Of keeps the parts of oldStatus that other clients wrote, and the
+// times of values that do not change. The times of new values are now.
+func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, oldStatus corev1.PodStatus,
 	now time.Time) corev1.PodStatus {
-	s := *before.DeepCopy()
+	s := *oldStatus.DeepCopy()
 	s.PodIP, s.HostIP = b.IP, b.IP
 	s.PodIPs, s.HostIPs = nil, nil
 	if b.IP != "" {
@@ -38,15 +38,15 @@ func Of(pod *corev1.Pod, b base.Snapshot, modules []Module, rule FailedRule, bef
 	states := make([]moduleState, 0, len(modules))
 	installed, ready := true, reachable
 	for _, m := range modules {
-		was := findStatus(before.ContainerStatuses, m.Name)
+		was := findStatus(oldStatus.ContainerStatuses, m.Name)
 		e := evaluate(m, was, reachable)
 		states = append(states, e)
 		statuses = append(statuses, containerStatus(e, was, b.IP, now))
 		installed, ready = installed && e.installed, ready && e.ready
 	}
-	s.EphemeralContainerStatuses = ephemeralStatuses(pod.Spec.EphemeralContainers, before.EphemeralContainerStatuses,
+	s.EphemeralContainerStatuses = ephemeralStatuses(pod.Spec.EphemeralContainers, oldStatus.EphemeralContainerStatuses,
 		metav1.NewTime(now))
-	s.Phase = phase(pod, before.Phase, installed, modules, rule)
+	s.Phase = phase(pod, oldStatus.Phase, installed, modules, rule)
 	s.ContainerStatuses = withSidecars(pod, statuses, *s.StartTime, reachable && s.Phase != corev1.PodPending)
 	s.InitContainerStatuses = initStatuses(pod.Spec.InitContainers, *s.StartTime, reachable)
 	reason, message := notReadyReason(reachable, states, b)
@@ -92,14 +92,15 @@ const (
 
 // phase returns the phase of a Pod. The phase is Pending until all modules have been installed once, then Running. A
 // superseded Pod becomes Failed if rule selects it, and stays Failed.
-func phase(pod *corev1.Pod, before corev1.PodPhase, installed bool, modules []Module, rule FailedRule) corev1.PodPhase {
+func phase(pod *corev1.Pod, oldPhase corev1.PodPhase, installed bool, modules []Module,
+	rule FailedRule) corev1.PodPhase {
 	superseded := slices.ContainsFunc(modules, func(m Module) bool { return m.Superseded })
 	switch {
-	case before == corev1.PodFailed:
-		return before
+	case oldPhase == corev1.PodFailed:
+		return oldPhase
 	case superseded && (rule == FailedAlways || rule == FailedUnowned && metav1.GetControllerOf(pod) == nil):
 		return corev1.PodFailed
-	case installed, before == corev1.PodRunning:
+	case installed, oldPhase == corev1.PodRunning:
 		return corev1.PodRunning
 	default:
 		return corev1.PodPending
@@ -140,11 +141,12 @@ func IsSuperseded(s *corev1.PodStatus) bool {
 			func(c corev1.ContainerStatus) bool { return !c.Ready && !isDeactivated(c) })
 }
 
-func containerStatus(m moduleState, was *corev1.ContainerStatus, ip string, now time.Time) corev1.ContainerStatus {
+func containerStatus(m moduleState, oldStatus *corev1.ContainerStatus, ip string,
+	now time.Time) corev1.ContainerStatus {
 	c := corev1.ContainerStatus{Name: m.Name, Image: m.URL, Started: ptr.To(false)}
 	started := metav1.NewTime(m.Biz.Latest.At)
 	if m.serving == servesPrevious { // was is not nil
-		c = *was.DeepCopy()
+		c = *oldStatus.DeepCopy()
 		started = metav1.NewTime(now)
 	} else if m.hasRequestedJar() || m.wasReady || m.installedForPod {
 		c.Image = cmp.Or(m.InstalledURL, m.URL)
@@ -164,8 +166,8 @@ func containerStatus(m moduleState, was *corev1.ContainerStatus, ip string, now 
 		c.State.Waiting = waiting(m)
 	}
 	c.Ready = m.ready
-	if was != nil {
-		updateRestarts(&c, *was, m, now)
+	if oldStatus != nil {
+		updateRestarts(&c, *oldStatus, m, now)
 	}
 	return c
 }
@@ -242,8 +244,8 @@ func setCurrentCondition(s *corev1.PodStatus, states []moduleState, now time.Tim
 
 // Completed returns the status of a Pod whose modules were all uninstalled. All containers are terminated. The phase
 // is Succeeded, or Failed if it was already Failed.
-func Completed(before corev1.PodStatus, now time.Time) corev1.PodStatus {
-	s := *before.DeepCopy()
+func Completed(oldStatus corev1.PodStatus, now time.Time) corev1.PodStatus {
+	s := *oldStatus.DeepCopy()
 	if s.Phase != corev1.PodFailed {
 		s.Phase = corev1.PodSucceeded
 	}
@@ -274,9 +276,9 @@ func Completed(before corev1.PodStatus, now time.Time) corev1.PodStatus {
 // updateRestarts sets the restart count and the last termination state of a container, as the kubelet does. A module
 // restarts when it is installed again: its jar was replaced, its liveness probe failed, its base restarted, or another
 // client uninstalled it. A switch to another version and back is not a restart.
-func updateRestarts(c *corev1.ContainerStatus, before corev1.ContainerStatus, m moduleState, now time.Time) {
-	c.RestartCount, c.LastTerminationState = before.RestartCount, before.LastTerminationState
-	was, is, last := before.State.Running, c.State.Running, c.LastTerminationState.Terminated
+func updateRestarts(c *corev1.ContainerStatus, oldStatus corev1.ContainerStatus, m moduleState, now time.Time) {
+	c.RestartCount, c.LastTerminationState = oldStatus.RestartCount, oldStatus.LastTerminationState
+	was, is, last := oldStatus.State.Running, c.State.Running, c.LastTerminationState.Terminated
 	if was != nil && is != nil && is.StartedAt.Unix() == was.StartedAt.Unix() {
 		is.StartedAt = was.StartedAt // the API has a precision of seconds
 		return
@@ -286,7 +288,7 @@ func updateRestarts(c *corev1.ContainerStatus, before corev1.ContainerStatus, m 
 		last = &corev1.ContainerStateTerminated{
 			ExitCode: 1, Reason: api.ReasonGone,
 			Message:   "the module is no longer on the base, or is being installed again",
-			StartedAt: was.StartedAt, FinishedAt: metav1.NewTime(now), ContainerID: before.ContainerID,
+			StartedAt: was.StartedAt, FinishedAt: metav1.NewTime(now), ContainerID: oldStatus.ContainerID,
 		}
 		c.LastTerminationState.Terminated = last
 	}

@@ -126,7 +126,7 @@ func TestRequest(t *testing.T) {
 		if err == nil {
 			return ""
 		}
-		return facts(err.Error())
+		return comparableText(err.Error())
 	}
 	plain, tls := server.Listener.Addr().String(), secure.Listener.Addr().String()
 	got := []string{probed(plain, "/ok?a=b", ""), probed(plain, "/here", corev1.URISchemeHTTP),

@@ -23,33 +23,34 @@ const (
 // limits limits the number of concurrent probe requests. Probes whose last request was slow may use at most half of
 // the limit, so that unresponsive modules do not delay the probes of other modules.
 type limits struct {
-	all, slow *semaphore.Weighted
-	users     int // number of workers that use these limits
+	allRequests, slowRequests *semaphore.Weighted
+	users                     int // number of workers that use these limits
 }
 
 func newLimits(n int) *limits {
-	return &limits{all: semaphore.NewWeighted(int64(n)), slow: semaphore.NewWeighted(int64(max(n/2, 1)))}
+	return &limits{allRequests: semaphore.NewWeighted(int64(n)), slowRequests: semaphore.NewWeighted(int64(max(n/2,
+		1)))}
 }
 
 // acquire blocks until a request is allowed or ctx is done. If it returns nil, the caller must call release with the
 // same value of slow.
 func (l *limits) acquire(ctx context.Context, slow bool) error {
 	if !slow {
-		return l.all.Acquire(ctx, 1)
+		return l.allRequests.Acquire(ctx, 1)
 	}
-	if err := l.slow.Acquire(ctx, 1); err != nil {
+	if err := l.slowRequests.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	if err := l.all.Acquire(ctx, 1); err != nil {
-		l.slow.Release(1)
+	if err := l.allRequests.Acquire(ctx, 1); err != nil {
+		l.slowRequests.Release(1)
 		return err
 	}
 	return nil
 }
 
 func (l *limits) release(slow bool) {
-	l.all.Release(1)
+	l.allRequests.Release(1)
 	if slow {
-		l.slow.Release(1)
+		l.slowRequests.Release(1)
 	}
 }

@@ -145,7 +145,7 @@ func (p *Prober) Forget(pod types.UID, containers ...string) {
 
 // Ready reports whether a container is ready according to its readiness probe. If it is not ready, Ready also returns
 // the reason. A container without a readiness probe is ready.
-func (p *Prober) Ready(pod types.UID, container string) (ready bool, why string) {
+func (p *Prober) Ready(pod types.UID, container string) (ready bool, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w, known := p.workers[key{pod, container, Readiness}]
@@ -173,7 +173,7 @@ func (p *Prober) drop(k key) {
 func (p *Prober) Start(ctx context.Context) { p.queue.Run(ctx) }
 
 // probe sends one request if the request is due. It returns the time at which to send the next request.
-func (p *Prober) probe(ctx context.Context, k key) (again time.Duration, _ error) {
+func (p *Prober) probe(ctx context.Context, k key) (requeueAfter time.Duration, _ error) {
 	p.mu.Lock()
 	w := p.workers[k]
 	if w == nil || w.onHold {
@@ -205,13 +205,13 @@ func (p *Prober) probe(ctx context.Context, k key) (again time.Duration, _ error
 	}
 	w.slow = time.Since(sent) >= slowAfter
 	changed := w.recordResult(err, time.Now())
-	result, again := w.result(), max(time.Until(w.due), 1)
+	result, requeueAfter := w.result(), max(time.Until(w.due), 1)
 	if w.onHold {
-		again = 0
+		requeueAfter = 0
 	}
 	p.mu.Unlock()
 	if changed {
 		p.o.Changed(result)
 	}
-	return again, nil
+	return requeueAfter, nil
 }

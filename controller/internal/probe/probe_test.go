@@ -65,7 +65,7 @@ func runTest(t *testing.T, test func(*fixture)) {
 			line := fmt.Sprintf("%v: %s/%s %s %v", time.Since(w.began).Round(time.Millisecond), r.Pod, r.Container,
 				r.Kind, r.Healthy)
 			if r.Message != "" {
-				line += ", " + facts(r.Message)
+				line += ", " + comparableText(r.Message)
 			}
 			w.results = append(w.results, line)
 		}})
@@ -91,8 +91,10 @@ func (w *fixture) advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// facts returns the parts of a message to compare: the status, the address and the error of net/http.
-func facts(message string) string { return strings.Join(factsPattern.FindAllString(message, -1), " ") }
+// comparableText returns the parts of a message to compare: the status, the address and the error of net/http.
+func comparableText(message string) string {
+	return strings.Join(factsPattern.FindAllString(message, -1), " ")
+}
 
 var factsPattern = regexp.MustCompile(`\b[1-5]\d\d\b|http://[^" ]+|"/[^"]*"|` +
 	`connection refused|context deadline exceeded|10 redirects|URL escape`)
@@ -141,7 +143,7 @@ func (w *fixture) target(change ...func(*Target)) Target {
 func (w *fixture) wantReady(when string, want bool, why string) {
 	w.t.Helper()
 	ready, got := w.prober.Ready("p", "biz1")
-	if ready != want || facts(got) != why || (got == "") != want {
+	if ready != want || comparableText(got) != why || (got == "") != want {
 		w.t.Errorf("%s: ready is %v, %q; want %v, %q", when, ready, got, want, why)
 	}
 }
@@ -172,9 +174,9 @@ func TestReadiness(t *testing.T) {
 		w.advance(20 * time.Second)
 		w.wantResults("after 2 more failures that are not consecutive")
 		w.advance(10 * time.Second)
-		const why = "503 http://10.0.0.1:8080/ok"
-		w.wantResults("after 3 failures", "1m15s: p/biz1 readiness false, "+why)
-		w.wantReady("after 3 failures", false, why)
+		const reason = "503 http://10.0.0.1:8080/ok"
+		w.wantResults("after 3 failures", "1m15s: p/biz1 readiness false, "+reason)
+		w.wantReady("after 3 failures", false, reason)
 		w.advance(time.Minute)
 		w.wantResults("while the probe still fails")
 		w.respondWith(200)

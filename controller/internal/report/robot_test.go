@@ -65,10 +65,10 @@ func TestMessagesAreSigned(t *testing.T) {
 			w.WriteHeader(500) // causes a second attempt
 		}
 	}
-	var began time.Time
+	var startedAt time.Time
 	runTest(t, "http://one/robot/send?access_token=token+/#SECsecret", map[string]http.HandlerFunc{"one": handler},
 		nil, func(w *fixture) {
-			began = time.Now()
+			startedAt = time.Now()
 			w.reporter.Report(Event{})
 			w.advance(30 * time.Second)
 			w.wantCounts(1, 0, 0)
@@ -86,8 +86,8 @@ func TestMessagesAreSigned(t *testing.T) {
 			t.Errorf("query (-want +got):\n%s", diff)
 		}
 		var ms int64
-		if _, err := fmt.Sscan(at, &ms); err != nil || time.UnixMilli(ms).Sub(began) > 10*time.Second ||
-			ms < began.UnixMilli() {
+		if _, err := fmt.Sscan(at, &ms); err != nil || time.UnixMilli(ms).Sub(startedAt) > 10*time.Second ||
+			ms < startedAt.UnixMilli() {
 			t.Errorf("unexpected timestamp %s, error %v", at, err)
 		}
 	}
@@ -106,13 +106,13 @@ func TestMessagesAreSigned(t *testing.T) {
 // another host.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
-		var requests, other atomic.Int64
+		var requests, otherCalls atomic.Int64
 		handlers := map[string]http.HandlerFunc{
 			"one": func(w http.ResponseWriter, r *http.Request) {
 				requests.Add(1)
 				http.Redirect(w, r, "http://other/?access_token=secret", status)
 			},
-			"other": func(http.ResponseWriter, *http.Request) { other.Add(1) },
+			"other": func(http.ResponseWriter, *http.Request) { otherCalls.Add(1) },
 		}
 		runTest(t, "http://one/?access_token=secret", handlers, nil, func(w *fixture) {
 			w.reporter.Report(Event{})
@@ -120,9 +120,9 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			w.wantCounts(0, 1, 0)
 			w.wantLog(1, "redirects are not followed")
 		})
-		if requests.Load() != 1 || other.Load() != 0 {
+		if requests.Load() != 1 || otherCalls.Load() != 0 {
 			t.Errorf("status %d: %d requests to the hook and %d to the other host, want 1 and 0", status,
-				requests.Load(), other.Load())
+				requests.Load(), otherCalls.Load())
 		}
 	}
 }

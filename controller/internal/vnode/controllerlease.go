@@ -32,18 +32,18 @@ var ErrNotActing = errors.New("this controller is not active because it has not 
 type ControllerLease struct {
 	opts   Options // the complete options, including the defaults
 	leases coordinationv1client.LeaseInterface
-	// ended reports whether the process with the given name is known to have ended. Tests replace this function.
-	ended func(process string) bool
+	// hasEnded reports whether the process with the given name is known to have ended. Tests replace this function.
+	hasEnded func(process string) bool
 
 	mu sync.Mutex
 	// start of the last acknowledged renewal; zero if there was none, or if the Lease was released
 	renewed       time.Time
 	wall          time.Time // wall-clock time of renewed; on some machines the monotonic clock stops during sleep
 	epoch         int       // number of times that this controller started acting
-	observedEpoch int       // value of epoch at the last call of observe
+	observedEpoch int       // value of epoch at the last call of observeTunnels
 	lease         *coordinationv1.Lease
 	process       *process // this process; nil before the first renewal
-	rival         rival
+	rival         competingProcess
 	downSince     map[tunnel.Key]time.Time // time since which each disconnected tunnel has been down
 	peers         map[string]*peerLease    // other controllers by holder identity
 }
@@ -51,18 +51,18 @@ type ControllerLease struct {
 // peerLease is the observed Lease of another controller. The Lease expires if this controller observes no change of
 // it for the duration of the Lease. The clock of the other controller is not used.
 type peerLease struct {
-	version  string // version of the Lease at its last observed change; empty before the first observation
-	changed  time.Time
-	duration time.Duration
-	tunnels  []string
-	released bool // whether the Lease was deleted
-	renews   bool // whether the Lease has changed since this controller first read it
-	read     time.Time
+	resourceVersion string // version of the Lease at its last observed change; empty before the first observation
+	changedAt       time.Time
+	duration        time.Duration
+	tunnels         []string
+	released        bool // whether the Lease was deleted
+	renews          bool // whether the Lease has changed since this controller first read it
+	readAt          time.Time
 }
 
-// rival is the last observed process with the same CLIENT_ID that held the Lease of this controller. The zero value
-// means that there was no such process.
-type rival struct {
+// competingProcess is the last observed process with the same CLIENT_ID that held the Lease of this controller. The
+// zero value means that there was no such process.
+type competingProcess struct {
 	process string
 	peerLease
 }
@@ -70,13 +70,13 @@ type rival struct {
 var errSameID = errors.New("another process with the same CLIENT_ID holds the Lease of this controller")
 
 func newControllerLease(opts Options, leases coordinationv1client.LeaseInterface) *ControllerLease {
-	return &ControllerLease{opts: opts, leases: leases, ended: hasEnded, downSince: map[tunnel.Key]time.Time{},
+	return &ControllerLease{opts: opts, leases: leases, hasEnded: hasEnded, downSince: map[tunnel.Key]time.Time{},
 		peers: map[string]*peerLease{}}
 }
 
-// Acting reports whether this controller may act now. Call it right before an action that only one controller may
+// MayAct reports whether this controller may act now. Call it right before an action that only one controller may
 // perform. It does no I/O.
-func (m *ControllerLease) Acting() bool {
+func (m *ControllerLease) MayAct() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.isValid()
@@ -95,9 +95,9 @@ func (m *ControllerLease) Epoch() int {
 	return m.epoch
 }
 
-// observe records which tunnels are down. It returns whether this controller may act, and whether a new epoch has
-// started since the last call.
-func (m *ControllerLease) observe() (acting, began bool) {
+// observeTunnels records which tunnels are down. It returns whether this controller may act, and whether a new epoch
+// has started since the last call.
+func (m *ControllerLease) observeTunnels() (mayAct, newEpoch bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.opts.Clock.Now()
@@ -108,9 +108,9 @@ func (m *ControllerLease) observe() (acting, began bool) {
 			m.downSince[key] = now
 		}
 	}
-	began = m.observedEpoch != m.epoch
+	newEpoch = m.observedEpoch != m.epoch
 	m.observedEpoch = m.epoch
-	return m.isValid(), began
+	return m.isValid(), newEpoch
 }
 
 // connectedTunnels returns the names of the connected tunnels, separated by commas, for the Lease of this controller.
@@ -139,7 +139,7 @@ func (m *ControllerLease) renew(ctx context.Context) error {
 		var err error
 		lease, err = m.leases.Get(ctx, m.leaseName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			lease, err = m.leases.Create(ctx, m.fill(&coordinationv1.Lease{}, began), metav1.CreateOptions{})
+			lease, err = m.leases.Create(ctx, m.withFields(&coordinationv1.Lease{}, began), metav1.CreateOptions{})
 			return m.recordRenewal(lease, err, began)
 		}
 		if err != nil {
@@ -149,25 +149,25 @@ func (m *ControllerLease) renew(ctx context.Context) error {
 			return errSameID
 		}
 	}
-	lease, err := m.leases.Update(ctx, m.fill(lease.DeepCopy(), began), metav1.UpdateOptions{})
+	lease, err := m.leases.Update(ctx, m.withFields(lease.DeepCopy(), began), metav1.UpdateOptions{})
 	return m.recordRenewal(lease, err, began)
 }
 
-func (m *ControllerLease) recordRenewal(lease *coordinationv1.Lease, err error, began time.Time) error {
+func (m *ControllerLease) recordRenewal(lease *coordinationv1.Lease, err error, startedAt time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
 		m.lease = nil // read it before the next write
 		return err
 	}
-	m.rival = rival{}
+	m.rival = competingProcess{}
 	if !m.isValid() {
 		m.epoch++
 		for _, p := range m.peers { // their changes may not have been observed in the meantime
-			p.changed = m.opts.Clock.Now()
+			p.changedAt = m.opts.Clock.Now()
 		}
 	}
-	m.lease, m.renewed, m.wall = lease, began, began.Round(0)
+	m.lease, m.renewed, m.wall = lease, startedAt, startedAt.Round(0)
 	return nil
 }
 
@@ -178,12 +178,12 @@ func (m *ControllerLease) isHeldByRival(l *coordinationv1.Lease) bool {
 	holder := l.Annotations[labels.Process]
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if holder == m.process.name || m.ended(holder) {
+	if holder == m.process.name || m.hasEnded(holder) {
 		return false
 	}
 	now := m.opts.Clock.Now()
-	if m.rival.process != holder || m.rival.version != l.ResourceVersion {
-		if !m.rival.renews && m.rival.version != "" {
+	if m.rival.process != holder || m.rival.resourceVersion != l.ResourceVersion {
+		if !m.rival.renews && m.rival.resourceVersion != "" {
 			m.rival.renews = true
 			m.opts.Logger.Warn(
 				"another controller with the same CLIENT_ID renews the Lease; this controller serves no bases until "+
@@ -191,8 +191,8 @@ func (m *ControllerLease) isHeldByRival(l *coordinationv1.Lease) bool {
 					"give each controller a unique CLIENT_ID", "CLIENT_ID", m.opts.Holder, "env", m.opts.Env, "lease",
 				l.Name)
 		}
-		m.rival.process, m.rival.version, m.rival.changed, m.rival.duration = holder, l.ResourceVersion, now, cmp.Or(
-			durationOf(l), m.opts.LeaseDuration)
+		m.rival.process, m.rival.resourceVersion, m.rival.changedAt, m.rival.duration = holder, l.ResourceVersion, now,
+			cmp.Or(durationOf(l), m.opts.LeaseDuration)
 	}
 	if m.rival.remaining(now) <= 0 {
 		return false
@@ -221,7 +221,7 @@ func memberLease(env, holder string) string {
 	return "module-controller." + dnsName(env) + "." + dnsName(holder)
 }
 
-func (m *ControllerLease) fill(l *coordinationv1.Lease, now time.Time) *coordinationv1.Lease {
+func (m *ControllerLease) withFields(l *coordinationv1.Lease, now time.Time) *coordinationv1.Lease {
 	l.Name, l.Namespace = m.leaseName(), corev1.NamespaceNodeLease
 	l.Labels = map[string]string{labels.Component: labels.ControllerLease, labels.Env: labelValue(m.opts.Env)}
 	l.Annotations = map[string]string{labels.ConnectedTunnels: m.connectedTunnels(), labels.Process: m.process.name}
@@ -300,9 +300,9 @@ func (m *ControllerLease) HandleLease(l *coordinationv1.Lease, deleted bool) {
 		p.renews = false
 		return
 	}
-	if p.version != l.ResourceVersion {
-		p.renews = p.version != ""
-		p.version, p.changed = l.ResourceVersion, m.opts.Clock.Now()
+	if p.resourceVersion != l.ResourceVersion {
+		p.renews = p.resourceVersion != ""
+		p.resourceVersion, p.changedAt = l.ResourceVersion, m.opts.Clock.Now()
 	}
 	p.duration = durationOf(l)
 	p.tunnels = strings.Split(l.Annotations[labels.ConnectedTunnels], ",")
@@ -313,14 +313,14 @@ func (m *ControllerLease) HandleLease(l *coordinationv1.Lease, deleted bool) {
 func (m *ControllerLease) peer(holder string) *peerLease {
 	p := m.peers[holder]
 	if p == nil {
-		p = &peerLease{changed: m.opts.Clock.Now(), duration: m.opts.LeaseDuration}
+		p = &peerLease{changedAt: m.opts.Clock.Now(), duration: m.opts.LeaseDuration}
 		m.peers[holder] = p
 	}
 	return p
 }
 
-// remaining returns how long the Lease of another controller is still valid; 0 or less if it has expired.
-func (m *ControllerLease) remaining(holder string) time.Duration {
+// remainingFor returns how long the Lease of another controller is still valid; 0 or less if it has expired.
+func (m *ControllerLease) remainingFor(holder string) time.Duration {
 	if holder == "" {
 		return 0
 	}
@@ -333,7 +333,7 @@ func (p *peerLease) remaining(now time.Time) time.Duration {
 	if p.released {
 		return 0
 	}
-	return p.changed.Add(p.duration).Sub(now)
+	return p.changedAt.Add(p.duration).Sub(now)
 }
 
 // fetchPeer reads the Lease of another controller if the Lease was not observed yet. That controller may have stopped
@@ -341,7 +341,7 @@ func (p *peerLease) remaining(now time.Time) time.Duration {
 func (m *ControllerLease) fetchPeer(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	p := m.peer(holder)
-	known := p.version != "" || p.released
+	known := p.resourceVersion != "" || p.released
 	m.mu.Unlock()
 	if known {
 		return nil
@@ -354,7 +354,7 @@ func (m *ControllerLease) fetchPeer(ctx context.Context, holder string) error {
 func (m *ControllerLease) confirm(ctx context.Context, holder string) error {
 	m.mu.Lock()
 	p, now := m.peer(holder), m.opts.Clock.Now()
-	fresh, seen := !p.read.IsZero() && now.Sub(p.read) < time.Second, p.version
+	fresh, seen := !p.readAt.IsZero() && now.Sub(p.readAt) < time.Second, p.resourceVersion
 	m.mu.Unlock()
 	if fresh {
 		return nil
@@ -370,8 +370,8 @@ func (m *ControllerLease) confirm(ctx context.Context, holder string) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p.read = now
-	if released && p.version == seen { // otherwise a watch has observed a newer Lease
+	p.readAt = now
+	if released && p.resourceVersion == seen { // otherwise a watch has observed a newer Lease
 		p.released = true
 	}
 	return nil
@@ -398,7 +398,7 @@ func (m *ControllerLease) reachableByPeers(key tunnel.Key) bool {
 	defer m.mu.Unlock()
 	now := m.opts.Clock.Now()
 	for _, p := range m.peers {
-		if p.version != "" && p.remaining(now) > 0 && slices.Contains(p.tunnels, string(key)) {
+		if p.resourceVersion != "" && p.remaining(now) > 0 && slices.Contains(p.tunnels, string(key)) {
 			return true
 		}
 	}

@@ -181,9 +181,9 @@ func (s Settings) Taints() []corev1.Taint {
 	}
 }
 
-// Node converts a base into its Node. requested is the memory in bytes that the Pods on the Node request. before is
-// the existing Node, or nil. now is the transition time of the conditions that differ from those of before.
-func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, now time.Time) *corev1.Node {
+// Node converts a base into its Node. requested is the memory in bytes that the Pods on the Node request. oldNode is
+// the existing Node, or nil. now is the transition time of the conditions that differ from those of oldNode.
+func (s Settings) Node(b base.Snapshot, requested int64, oldNode *corev1.Node, now time.Time) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        Name(b.Identity),
@@ -203,13 +203,13 @@ func (s Settings) Node(b base.Snapshot, requested int64, before *corev1.Node, no
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: s.KubeletPort}},
 		},
 	}
-	if len(b.Labels) > 0 || before != nil && before.Annotations[labels.ReportedLabels] != "" {
+	if len(b.Labels) > 0 || oldNode != nil && oldNode.Annotations[labels.ReportedLabels] != "" {
 		n.Annotations[labels.ReportedLabels] = strings.Join(slices.Sorted(maps.Keys(b.Labels)), ",")
 	}
 	n.Status.Capacity, n.Status.Allocatable = resources(b, requested)
 	var old []corev1.NodeCondition
-	if before != nil {
-		old = before.Status.Conditions
+	if oldNode != nil {
+		old = oldNode.Status.Conditions
 	}
 	n.Status.Conditions = conditions(b, old, now)
 	return n
@@ -270,7 +270,7 @@ func inUse(b base.Snapshot) int64 {
 	return max(b.Health.MetaspaceCommitted, b.Health.MetaspaceUsed, 0)
 }
 
-func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
+func conditions(b base.Snapshot, oldConditions []corev1.NodeCondition, now time.Time) []corev1.NodeCondition {
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: api.ReasonBaseActivated,
 		Message: "the base sends heartbeats"}
 	if b.Liveness != base.Reachable {
@@ -286,7 +286,7 @@ func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []co
 	}
 	list := []corev1.NodeCondition{
 		ready,
-		observed(b),
+		observedCondition(b),
 		memory,
 		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "NotReported"},
 		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "NotReported"},
@@ -295,7 +295,7 @@ func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []co
 	for i := range list {
 		list[i].LastTransitionTime = metav1.NewTime(now)
 		list[i].LastHeartbeatTime = metav1.NewTime(now)
-		for _, o := range old {
+		for _, o := range oldConditions {
 			if o.Type == list[i].Type && o.Status == list[i].Status {
 				list[i].LastTransitionTime = o.LastTransitionTime
 			}
@@ -304,7 +304,7 @@ func conditions(b base.Snapshot, old []corev1.NodeCondition, now time.Time) []co
 	return list
 }
 
-func observed(b base.Snapshot) corev1.NodeCondition {
+func observedCondition(b base.Snapshot) corev1.NodeCondition {
 	c := corev1.NodeCondition{Type: api.ConditionObserved, Status: corev1.ConditionFalse,
 		Reason: string(b.Observed.Reason)}
 	since := b.Observed.Since.UTC().Format(time.RFC3339)

@@ -141,7 +141,7 @@ func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *
 	}
 	connected := func(tunnel.Key) bool { return !s.down.Load() }
 	registry := base.NewRegistry(
-		base.Options{Clock: s.clock, Connected: connected, Acting: func() bool { return s.Acting() }})
+		base.Options{Clock: s.clock, Connected: connected, MayAct: func() bool { return s.MayAct() }})
 	if opts.Env == "" {
 		opts.Env = "dev"
 	}
@@ -167,8 +167,8 @@ func newFixtureAt(t *testing.T, opts Options, api *fake.Clientset, ended bool) *
 	informer := informers.NewSharedInformerFactory(api, 0).Core().V1().Nodes()
 	s.cache = informer.Informer().GetIndexer()
 	s.Reconciler = New(opts, api, informer.Lister(), registry)
-	s.ownLease.ended = func(string) bool { return ended }
-	s.turn(t)
+	s.ownLease.hasEnded = func(string) bool { return ended }
+	s.runTasksOnce(t)
 	return s
 }
 
@@ -179,9 +179,9 @@ func (s *fixture) heartbeat() {
 	s.registry.SetHealth(from, arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 60 << 20})
 }
 
-// turn runs the background tasks once: the renewal of the Lease, the watch of the other controllers' Leases, the
-// sweep and the guard.
-func (s *fixture) turn(t *testing.T) {
+// runTasksOnce runs the background tasks once: the renewal of the Lease, the watch of the other controllers' Leases,
+// the sweep and the guard.
+func (s *fixture) runTasksOnce(t *testing.T) {
 	t.Helper()
 	if now := s.clock.Now(); !s.cut.Load() && now.Sub(s.renewed) >= s.ownLease.opts.LeaseDuration/5 {
 		s.renewed = now
@@ -208,7 +208,7 @@ func (s *fixture) turn(t *testing.T) {
 // writeJournal writes the journal if a write is due.
 func (s *fixture) writeJournal(t *testing.T) {
 	t.Helper()
-	if left, something := s.journal.due(); something && left <= 0 {
+	if left, something := s.journal.untilWrite(); something && left <= 0 {
 		s.journal.writeDue(t.Context())
 	}
 }
@@ -229,13 +229,13 @@ func (s *fixture) sync(t *testing.T) {
 	}
 }
 
-// pass advances the clock that the controllers share by the given time, one second at a time.
-func pass(t *testing.T, d time.Duration, all ...*fixture) {
+// advance advances the clock that the controllers share by the given time, one second at a time.
+func advance(t *testing.T, d time.Duration, all ...*fixture) {
 	t.Helper()
 	for range d / time.Second {
 		all[0].clock.Step(time.Second)
 		for _, s := range all {
-			s.turn(t)
+			s.runTasksOnce(t)
 		}
 	}
 }
@@ -270,7 +270,7 @@ func (s *fixture) takeOver(t *testing.T) {
 		if s.Owns(identity) {
 			return
 		}
-		pass(t, time.Second, s)
+		advance(t, time.Second, s)
 	}
 	t.Fatal("the base is not taken over within 30 s")
 }

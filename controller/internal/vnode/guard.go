@@ -8,9 +8,9 @@ import (
 
 const guardInterval = 200 * time.Millisecond
 
-// guard stops serving all bases as soon as this controller may no longer act. It blocks until ctx is done. It does no
-// I/O, because I/O could delay it.
-func (r *Reconciler) guard(ctx context.Context) {
+// runGuard stops serving all bases as soon as this controller may no longer act. It blocks until ctx is done. It does
+// no I/O, because I/O could delay it.
+func (r *Reconciler) runGuard(ctx context.Context) {
 	tick := r.opts.Clock.NewTicker(guardInterval)
 	defer tick.Stop()
 	for {
@@ -27,7 +27,7 @@ func (r *Reconciler) guard(ctx context.Context) {
 // if it stopped acting.
 func (r *Reconciler) checkActing() {
 	r.reportOthers()
-	switch acting, began := r.ownLease.observe(); {
+	switch acting, began := r.ownLease.observeTunnels(); {
 	case !acting:
 		r.stopServingAll()
 	case began:
@@ -42,12 +42,13 @@ func (r *Reconciler) checkActing() {
 // to share its bases.
 func (r *Reconciler) reportOthers() {
 	others := strings.Join(r.ownLease.renewing(), ", ")
-	if !r.opts.Cluster && others != "" && others != r.reported {
-		r.opts.Logger.Warn("another controller serves this environment and keeps its bases until it stops; "+
+	if !r.opts.Cluster && others != "" && others != r.reportedControllers {
+		r.opts.Logger.Warn("another controller serves this environment and keeps the bases until that "+
+			"controller stops; "+
 			"set a unique ENV for this controller, or set IS_CLUSTER=true on both to share the bases",
 			"env", r.opts.Env, "controllers", others)
 	}
-	r.reported = others
+	r.reportedControllers = others
 }
 
 // OtherControllers returns the number of other controllers of this environment that renew their Leases.
@@ -66,7 +67,8 @@ func (r *Reconciler) stopServingAll() {
 	}
 	r.mu.Unlock()
 	if len(served) > 0 {
-		r.opts.Logger.Warn("this controller has not renewed its Lease in time; it serves no bases until it has",
+		r.opts.Logger.Warn("this controller has not renewed its Lease in time; it serves no bases until the "+
+			"Lease is renewed",
 			"bases",
 			len(served))
 	}

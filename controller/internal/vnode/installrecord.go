@@ -95,7 +95,7 @@ func (r *Reconciler) readInstallRecord(ctx context.Context, s *state) error {
 			}
 		}
 	}
-	for _, read := range []func(context.Context, string) (installRecord, error){r.journal.own, r.journal.newest} {
+	for _, read := range []func(context.Context, string) (installRecord, error){r.journal.ownRecord, r.journal.newest} {
 		noted, err := read(ctx, s.identity)
 		if err != nil {
 			return err
@@ -133,7 +133,7 @@ func (r *Reconciler) closeJournal(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(workers)
 	for _, identity := range r.journal.unsavedBases() {
-		if s := r.state(identity); s != nil && r.ownLease.Acting() {
+		if s := r.state(identity); s != nil && r.ownLease.MayAct() {
 			group.Go(func() error {
 				s.leaseDue = time.Time{}
 				_, err := r.renewNodeLease(ctx, identity, s)
@@ -160,7 +160,7 @@ func (r *Reconciler) deleteOldLeases(ctx context.Context) {
 // deleteOldLeasesOnce deletes the Leases that no controller has written for recordRetention. It measures the time
 // since it first observed the current version of the Lease. It does not use timestamps, because clocks may be wrong.
 func (r *Reconciler) deleteOldLeasesOnce(ctx context.Context) error {
-	before, now := merged(nil, r.oldLeases), r.opts.Clock.Now()
+	before, now := mergeMaps(nil, r.oldLeases), r.opts.Clock.Now()
 	r.oldLeases = map[string]observedLease{}
 	deleteIfOld := func(l *coordinationv1.Lease) error {
 		if r.isInUse(l) {
@@ -168,9 +168,9 @@ func (r *Reconciler) deleteOldLeasesOnce(ctx context.Context) error {
 		}
 		seen := before[l.Name]
 		if seen.version != l.ResourceVersion {
-			seen = observedLease{name: l.Name, version: l.ResourceVersion, changed: now}
+			seen = observedLease{name: l.Name, version: l.ResourceVersion, changedAt: now}
 		}
-		if now.Sub(seen.changed) < r.opts.TimeScale.Of(recordRetention) {
+		if now.Sub(seen.changedAt) < r.opts.TimeScale.Of(recordRetention) {
 			r.oldLeases[l.Name] = seen
 			return nil
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// kept returns the install record in the Lease of the base's Node, or "no lease" if there is no Lease.
-func (s *fixture) kept(t *testing.T) string {
+// savedRecord returns the install record in the Lease of the base's Node, or "no lease" if there is no Lease.
+func (s *fixture) savedRecord(t *testing.T) string {
 	t.Helper()
 	l, err := s.api.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), nodeName, metav1.GetOptions{})
 	if err != nil {
@@ -23,7 +23,7 @@ func (s *fixture) kept(t *testing.T) string {
 
 func (s *fixture) wantKept(t *testing.T, when, want string) {
 	t.Helper()
-	if got := s.kept(t); got != want {
+	if got := s.savedRecord(t); got != want {
 		t.Errorf("%s, the Lease contains %q, want %q", when, got, want)
 	}
 }
@@ -31,7 +31,7 @@ func (s *fixture) wantKept(t *testing.T, when, want string) {
 func TestLeaseOfUnreachableBaseIsRetainedForADay(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.installRecord = "biz1"
-	pass(t, 60*time.Second, s)
+	advance(t, 60*time.Second, s)
 	s.HeartbeatsTimedOut(identity)
 	s.reconcileOnce(t)
 	s.wantKept(t, "when the base is gone", "biz1")
@@ -58,7 +58,7 @@ func TestLeaseIsRetainedWhenClockChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newServing(t, newAPI())
 			s.installRecord = "biz1"
-			pass(t, 60*time.Second, s)
+			advance(t, 60*time.Second, s)
 			s.HeartbeatsTimedOut(identity)
 			s.reconcileOnce(t)
 			s.sync(t)
@@ -104,7 +104,7 @@ func TestJournalIsRetainedWhenClockChanges(t *testing.T) {
 func TestLeaseOfEndedBaseIsDeleted(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.installRecord = "biz1"
-	pass(t, 60*time.Second, s)
+	advance(t, 60*time.Second, s)
 	s.reconcileOnce(t)
 	s.wantKept(t, "when the base is gone", "no lease")
 }
@@ -112,16 +112,16 @@ func TestLeaseOfEndedBaseIsDeleted(t *testing.T) {
 // TestLeaseOfUnreachableBaseOfOtherControllerIsRetained stops the controller that served the base. Other controllers
 // then remove the unreachable base. They must keep the install record that the first controller wrote.
 func TestLeaseOfUnreachableBaseOfOtherControllerIsRetained(t *testing.T) {
-	first, second := pair(t)
+	first, second := newFixturePair(t)
 	first.installRecord = "biz1"
-	pass(t, 30*time.Second, first, second)
+	advance(t, 30*time.Second, first, second)
 	second.heartbeat()
-	pass(t, 30*time.Second, first, second)
+	advance(t, 30*time.Second, first, second)
 	first.HeartbeatsTimedOut(identity)
 	first.reconcileOnce(t)
 	second.sync(t)
 	second.reconcileOnce(t)
-	pass(t, 60*time.Second, second)
+	advance(t, 60*time.Second, second)
 	second.HeartbeatsTimedOut(identity)
 	second.reconcileOnce(t)
 	first.wantKept(t, "when the base is gone", "biz1")

@@ -51,9 +51,9 @@ type journal struct {
 	clock       clock.Clock
 	timeScale   pace.TimeScale
 	logger      *slog.Logger
-	acting      func() bool
-	// read returns the new install record of a base, if the base has a new one.
-	read func(identity string) (installRecord, reading)
+	mayAct      func() bool
+	// readRecord returns the new install record of a base, if the base has a new one.
+	readRecord func(identity string) (installRecord, reading)
 	// renew schedules writing the Lease of the Node of a base.
 	renew func(identity string)
 
@@ -62,19 +62,19 @@ type journal struct {
 	io    sync.Mutex
 	lease *coordinationv1.Lease // the Lease as last written or read; nil if its current version is unknown
 
-	others others
+	others otherJournals
 
-	mu        sync.Mutex
-	bases     map[string]*baseEntries
-	waiting   map[string][]chan struct{} // channels of the callers of waitUntilSaved, by base
-	changed   map[string]bool            // bases with new records that no caller waits for
-	stale     bool                       // the journal contains a record of a base whose Lease was deleted
-	written   time.Time                  // time of the last write
-	notBefore time.Time                  // earliest time of the next write
-	failed    int                        // number of consecutive failed writes
+	mu           sync.Mutex
+	bases        map[string]*baseEntries
+	waiting      map[string][]chan struct{} // channels of the callers of waitUntilSaved, by base
+	changed      map[string]bool            // bases with new records that no caller waits for
+	stale        bool                       // the journal contains a record of a base whose Lease was deleted
+	written      time.Time                  // time of the last write
+	notBefore    time.Time                  // earliest time of the next write
+	failedWrites int                        // number of consecutive failed writes
 }
 
-// reading is the kind of result of journal.read.
+// reading is the kind of result of journal.readRecord.
 type reading int
 
 const (
@@ -209,8 +209,8 @@ func (j *journal) dropBase(identity string) {
 	j.wake()
 }
 
-// due returns how long to wait before writing the journal. something reports whether there is anything to write.
-func (j *journal) due() (left time.Duration, something bool) {
+// untilWrite returns how long to wait before writing the journal. needed reports whether there is anything to write.
+func (j *journal) untilWrite() (wait time.Duration, needed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	at := j.notBefore
@@ -230,7 +230,7 @@ func (j *journal) due() (left time.Duration, something bool) {
 func (j *journal) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var later <-chan time.Time
-		switch left, something := j.due(); {
+		switch left, something := j.untilWrite(); {
 		case something && left <= 0:
 			j.writeDue(ctx)
 			continue
@@ -261,12 +261,12 @@ func (j *journal) writeDue(ctx context.Context) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	pause := j.timeScale.Of(minWriteInterval)
-	j.failed++
+	j.failedWrites++
 	if err == nil {
-		j.failed = 0
+		j.failedWrites = 0
 	} else {
-		pause = min(pause<<min(j.failed, 10), j.timeScale.Of(maxRetryDelay))
-		if j.failed == 1 && ctx.Err() == nil {
+		pause = min(pause<<min(j.failedWrites, 10), j.timeScale.Of(maxRetryDelay))
+		if j.failedWrites == 1 && ctx.Err() == nil {
 			j.logger.Warn("could not save install records", "err", err)
 		}
 	}
@@ -281,9 +281,9 @@ func (j *journal) writeDue(ctx context.Context) {
 
 // write saves the changed records of the given bases and unblocks the callers that wait for these records. It returns
 // the bases that must be processed again.
-func (j *journal) write(ctx context.Context, changed []string, waiting map[string][]chan struct{}) (later []string,
+func (j *journal) write(ctx context.Context, changed []string, waiting map[string][]chan struct{}) (retry []string,
 	err error) {
-	if !j.acting() {
+	if !j.mayAct() {
 		return changed, ErrNotActing
 	}
 	if err := j.load(ctx); err != nil {
@@ -291,9 +291,9 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 	}
 	fresh := map[string]installRecord{}
 	for _, identity := range changed {
-		switch r, result := j.read(identity); result {
+		switch r, result := j.readRecord(identity); result {
 		case readLater:
-			later = append(later, identity)
+			retry = append(retry, identity)
 		case readSame:
 			closeAll(waiting[identity])
 			delete(waiting, identity)
@@ -302,12 +302,12 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 		}
 	}
 	text, written, full := j.addEntries(fresh, waiting)
-	again := slices.AppendSeq(later, maps.Keys(fresh))
+	again := slices.AppendSeq(retry, maps.Keys(fresh))
 	switch {
 	case full:
 		return again, nil
 	case written == nil:
-		return later, nil
+		return retry, nil
 	}
 	if err := j.writeLease(ctx, text); err != nil {
 		return again, err
@@ -323,42 +323,42 @@ func (j *journal) write(ctx context.Context, changed []string, waiting map[strin
 	for identity := range fresh {
 		closeAll(waiting[identity])
 	}
-	return later, nil
+	return retry, nil
 }
 
 // addEntries adds records to the journal. It returns the text of the journal and the records in it; the records are
-// nil if there is nothing to write. full reports whether records must first be moved to the Leases of Nodes.
-func (j *journal) addEntries(fresh map[string]installRecord, waiting map[string][]chan struct{}) (text string,
-	in map[string]installRecord,
-	full bool) {
+// nil if there is nothing to write. isFull reports whether records must first be moved to the Leases of Nodes.
+func (j *journal) addEntries(newRecords map[string]installRecord, waiting map[string][]chan struct{}) (text string,
+	included map[string]installRecord,
+	isFull bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for identity, r := range fresh {
+	for identity, r := range newRecords {
 		j.entriesOf(identity).journaled = r
 	}
-	if len(fresh) == 0 && !j.stale {
+	if len(newRecords) == 0 && !j.stale {
 		return "", nil, false
 	}
-	text, in, out := j.pack()
-	return text, in, j.moveToLeases(out, waiting)
+	text, included, out := j.pack()
+	return text, included, j.moveToLeases(out, waiting)
 }
 
 // moveToLeases schedules writing the Leases of the Nodes whose records do not fit in the journal, and reports whether
 // there are such Nodes. Callers that wait for these records then wait for the Leases. The caller holds the lock.
-func (j *journal) moveToLeases(left []string, waiting map[string][]chan struct{}) (some bool) {
-	for _, identity := range left {
+func (j *journal) moveToLeases(identities []string, waiting map[string][]chan struct{}) (moved bool) {
+	for _, identity := range identities {
 		p := j.bases[identity]
 		if p == nil || !p.orphan.IsZero() { // the controller that serves the base has written the Lease
 			delete(j.bases, identity)
 			continue
 		}
-		some = true
+		moved = true
 		p.onLease = p.journaled.At
 		p.waiting = append(p.waiting, waiting[identity]...)
 		delete(waiting, identity)
 		j.renew(identity)
 	}
-	return some
+	return moved
 }
 
 // load reads the journal from the API server if the current version of its Lease is unknown, for example after a
@@ -397,7 +397,7 @@ func (j *journal) load(ctx context.Context) error {
 func (j *journal) writeLease(ctx context.Context, text string) error {
 	j.io.Lock()
 	defer j.io.Unlock()
-	l, err := j.fill(j.lease, text), error(nil)
+	l, err := j.withFields(j.lease, text), error(nil)
 	j.lease = nil
 	if l.ResourceVersion == "" {
 		l, err = j.leases.Create(ctx, l, metav1.CreateOptions{})
@@ -446,7 +446,7 @@ func (j *journal) name() string {
 	return "module-controller-ledger." + dnsName(j.env) + "." + dnsName(j.holder)
 }
 
-func (j *journal) fill(l *coordinationv1.Lease, text string) *coordinationv1.Lease {
+func (j *journal) withFields(l *coordinationv1.Lease, text string) *coordinationv1.Lease {
 	l.Name, l.Namespace = j.name(), corev1.NamespaceNodeLease
 	l.Labels = map[string]string{labels.Component: labels.InstallRecordLease, labels.Env: labelValue(j.env)}
 	l.Annotations = map[string]string{labels.InstallRecords: text}

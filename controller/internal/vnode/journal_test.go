@@ -122,7 +122,7 @@ func TestRecordsOfManyBasesAreOneWrite(t *testing.T) {
 	}
 
 	s.clock.Step(s.opts.NodeLease / 2) // the Leases of Nodes have the records now
-	s.turn(t)
+	s.runTasksOnce(t)
 	for _, id := range bases {
 		if _, err := s.reconcile(t.Context(), id); err != nil {
 			t.Fatal(err)
@@ -147,9 +147,9 @@ func TestChangedRecordIsWrittenAfterDelay(t *testing.T) {
 	s.writes()
 	s.installRecord = ""
 	s.InstallRecordChanged(identity)
-	pass(t, batchDelay-time.Second, s)
+	advance(t, batchDelay-time.Second, s)
 	s.wantWrites(t, "at once")
-	pass(t, 2*time.Second, s)
+	advance(t, 2*time.Second, s)
 	s.wantWrites(t, "soon", "update leases")
 	if diff := cmp.Diff(map[string]string{identity: ""}, s.inJournal(t)); diff != "" {
 		t.Errorf("the journal (-want +got):\n%s", diff)
@@ -176,7 +176,7 @@ func TestSavedRecordOutlivesController(t *testing.T) {
 			second := newFixture(t, next, api)
 			second.heartbeat()
 			second.reconcileOnce(t)
-			pass(t, second.opts.LeaseDuration+time.Second, second) // the Lease of the first controller has expired
+			advance(t, second.opts.LeaseDuration+time.Second, second) // the Lease of the first controller has expired
 			second.heartbeat()
 			second.reconcileFor(t, time.Minute)
 			if !second.Owns(identity) || second.restored != "biz1" {
@@ -207,7 +207,7 @@ func TestNewestRecordIsUsed(t *testing.T) {
 		behind.saveAll(t, identity)
 		if ledger == "" {
 			behind.clock.Step(behind.opts.NodeLease / 2)
-			behind.turn(t)
+			behind.runTasksOnce(t)
 			behind.reconcileOnce(t)
 		}
 		third := newFixture(t, Options{Holder: "me", Clock: clocktesting.NewFakeClock(noon.Add(time.Hour))}, api)
@@ -239,7 +239,7 @@ func TestRecordsOfEarlierRunStay(t *testing.T) {
 		t.Errorf("the journal (-want +got):\n%s", diff)
 	}
 	second.clock.Step(recordRetention + time.Hour)
-	second.turn(t)
+	second.runTasksOnce(t)
 	second.serveAll(t, 1)
 	second.installRecord = "biz4"
 	second.saveAll(t, bases[0])
@@ -349,16 +349,16 @@ func TestJournalRemovesEndedBase(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.installRecord = "biz1"
 	s.saveAll(t, identity)
-	pass(t, 60*time.Second, s) // it misses heartbeats
+	advance(t, 60*time.Second, s) // it misses heartbeats
 	s.reconcileOnce(t)
 	s.installRecord = ""
-	s.turn(t)
+	s.runTasksOnce(t)
 	s.heartbeat()
 	s.reconcileFor(t, time.Minute)
 	if s.restored != "" {
 		t.Errorf("the record after its recovery is %q", s.restored)
 	}
-	pass(t, batchDelay+time.Second, s)
+	advance(t, batchDelay+time.Second, s)
 	if got := s.inJournal(t); got[identity] != "" {
 		t.Errorf("the journal contains %v", got)
 	}
@@ -376,7 +376,7 @@ func TestUnusedJournalsAreDeleted(t *testing.T) {
 	s.takeOver(t)
 	for _, after := range []time.Duration{0, recordRetention} {
 		s.clock.Step(after)
-		s.turn(t)
+		s.runTasksOnce(t)
 		s.installRecord = after.String()
 		s.saveAll(t, identity)
 		if err := s.deleteOldLeasesOnce(t.Context()); err != nil {

@@ -48,7 +48,7 @@ const (
 
 // pack returns the text of the journal, the records in it, and the bases whose records do not fit. The newest records
 // are left out first. The caller holds the lock.
-func (j *journal) pack() (text string, in map[string]installRecord, out []string) {
+func (j *journal) pack() (text string, included map[string]installRecord, excluded []string) {
 	now := j.clock.Now()
 	isOld := func(identity string) bool {
 		p := j.bases[identity]
@@ -71,13 +71,13 @@ func (j *journal) pack() (text string, in map[string]installRecord, out []string
 		return cmp.Compare(j.bases[a].journaled.At, j.bases[b].journaled.At)
 	})
 	for n := len(all); ; n /= 2 {
-		in = make(map[string]installRecord, n)
+		included = make(map[string]installRecord, n)
 		for _, identity := range all[:n] {
-			in[identity] = j.bases[identity].journaled
+			included[identity] = j.bases[identity].journaled
 		}
-		text = pack(in)
+		text = pack(included)
 		if len(text) <= maxPacked {
-			return text, in, all[n:]
+			return text, included, all[n:]
 		}
 	}
 }
@@ -109,12 +109,12 @@ func unpack(text string) (entries map[string]installRecord, err error) {
 	return entries, err
 }
 
-// others contains the install records in the journals of other controllers, including stopped controllers. Its
+// otherJournals contains the install records in the journals of other controllers, including stopped controllers. Its
 // methods may be called concurrently.
-type others struct {
-	mu      sync.Mutex
-	listed  time.Time // start of the last LIST request
-	entries map[string]installRecord
+type otherJournals struct {
+	mu       sync.Mutex
+	listedAt time.Time // start of the last LIST request
+	entries  map[string]installRecord
 }
 
 // newest returns the newest record of a base in the journals of other controllers; its At is 0 if there is none.
@@ -124,13 +124,13 @@ func (j *journal) newest(ctx context.Context, identity string) (installRecord, e
 	o := &j.others
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.listed.After(asked) {
+	if !o.listedAt.After(asked) {
 		began := j.clock.Now()
 		found, err := j.leases.List(ctx, metav1.ListOptions{LabelSelector: journalSelector(j.env)})
 		if err != nil {
 			return installRecord{}, fmt.Errorf("reading the journals of other controllers: %w", err)
 		}
-		o.listed, o.entries = began, map[string]installRecord{}
+		o.listedAt, o.entries = began, map[string]installRecord{}
 		for i := range found.Items {
 			l := &found.Items[i]
 			if l.Name == j.name() {
@@ -151,8 +151,8 @@ func (j *journal) newest(ctx context.Context, identity string) (installRecord, e
 	return o.entries[identity], nil
 }
 
-// own returns the record of a base in the journal of this controller, including records of an earlier run.
-func (j *journal) own(ctx context.Context, identity string) (installRecord, error) {
+// ownRecord returns the record of a base in the journal of this controller, including records of an earlier run.
+func (j *journal) ownRecord(ctx context.Context, identity string) (installRecord, error) {
 	if err := j.load(ctx); err != nil {
 		return installRecord{}, err
 	}

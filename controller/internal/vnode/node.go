@@ -85,17 +85,17 @@ func (r *Reconciler) refresh(ctx context.Context, s *state) (deleted bool) {
 
 // setTaints adds missing taints and corrects their values. It keeps all other taints, except the not-ready taint that
 // the API server adds to new Nodes: kube-controller-manager would remove that taint from only 20 Nodes per second.
-func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state, fresh bool) error {
+func (r *Reconciler) setTaints(ctx context.Context, want *corev1.Node, s *state, isNewNode bool) error {
 	n := s.node.DeepCopy()
 	changed := false
-	if fresh && conditionOf(n, corev1.NodeReady).Status == corev1.ConditionTrue {
-		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(have corev1.Taint) bool {
-			return have.Key == corev1.TaintNodeNotReady && have.Effect == corev1.TaintEffectNoSchedule
+	if isNewNode && conditionOf(n, corev1.NodeReady).Status == corev1.ConditionTrue {
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(existing corev1.Taint) bool {
+			return existing.Key == corev1.TaintNodeNotReady && existing.Effect == corev1.TaintEffectNoSchedule
 		})
 		changed = len(n.Spec.Taints) < len(s.node.Spec.Taints)
 	}
 	for _, t := range want.Spec.Taints {
-		i := slices.IndexFunc(n.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(&t) })
+		i := slices.IndexFunc(n.Spec.Taints, func(existing corev1.Taint) bool { return existing.MatchTaint(&t) })
 		switch {
 		case i < 0:
 			n.Spec.Taints = append(n.Spec.Taints, t)
@@ -131,17 +131,17 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 		}
 	}
 	n := s.node.DeepCopy()
-	n.Labels = merged(n.Labels, want.Labels)
+	n.Labels = mergeMaps(n.Labels, want.Labels)
 	maps.DeleteFunc(n.Labels, staleRole(want.Labels))
 	for name := range reportedLabels(n) {
 		if _, wanted := want.Labels[name]; !wanted {
 			delete(n.Labels, name) // the base no longer reports it
 		}
 	}
-	n.Annotations = merged(n.Annotations, want.Annotations)
+	n.Annotations = mergeMaps(n.Annotations, want.Annotations)
 	n.Status = want.Status
 	before := s.node
-	if err := r.put(ctx, s, n); err != nil {
+	if err := r.updateNode(ctx, s, n); err != nil {
 		return err
 	}
 	s.memoryChangedAt = time.Time{}
@@ -149,15 +149,15 @@ func (r *Reconciler) writeStatus(ctx context.Context, want *corev1.Node, s *stat
 	return nil
 }
 
-// withForeign returns the desired status want, extended by the parts of the current status have that other components
-// have written. A kubelet does the same. These parts are resources that the controller does not report (such as
-// extended resources), conditions that it does not write (such as the conditions of node-problem-detector), and all
+// withForeign returns the desired status want, extended by the parts of the current status existing that other
+// components have written. A kubelet does the same. These parts are resources that the controller does not report (such
+// as extended resources), conditions that it does not write (such as the conditions of node-problem-detector), and all
 // other fields.
-func withForeign(want, have corev1.NodeStatus) corev1.NodeStatus {
-	s := *have.DeepCopy()
+func withForeign(want, existing corev1.NodeStatus) corev1.NodeStatus {
+	s := *existing.DeepCopy()
 	s.Phase, s.Addresses, s.DaemonEndpoints, s.NodeInfo = want.Phase, want.Addresses, want.DaemonEndpoints,
 		want.NodeInfo
-	s.Capacity, s.Allocatable = merged(s.Capacity, want.Capacity), merged(s.Allocatable, want.Allocatable)
+	s.Capacity, s.Allocatable = mergeMaps(s.Capacity, want.Capacity), mergeMaps(s.Allocatable, want.Allocatable)
 	foreign := slices.DeleteFunc(s.Conditions, func(c corev1.NodeCondition) bool {
 		return slices.ContainsFunc(want.Conditions, func(w corev1.NodeCondition) bool { return w.Type == c.Type })
 	})
@@ -181,8 +181,9 @@ func withMemory(n, other *corev1.Node) *corev1.Node {
 	return n
 }
 
-// put writes labels, annotations and status of a Node. It returns errConflict if another client has changed the Node.
-func (r *Reconciler) put(ctx context.Context, s *state, n *corev1.Node) error {
+// updateNode writes labels, annotations and status of a Node. It returns errConflict if another client has changed the
+// Node.
+func (r *Reconciler) updateNode(ctx context.Context, s *state, n *corev1.Node) error {
 	written, err := r.client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{})
 	return r.recordWrite(ctx, s, written, err)
 }
@@ -221,9 +222,9 @@ func (r *Reconciler) readNode(ctx context.Context, s *state) error {
 
 // recordObserved records an Event when this controller can no longer observe the base, and therefore ignores its
 // missed heartbeats.
-func (r *Reconciler) recordObserved(before, n *corev1.Node) {
+func (r *Reconciler) recordObserved(oldNode, n *corev1.Node) {
 	if now := conditionOf(n, api.ConditionObserved); now.Status == corev1.ConditionFalse &&
-		conditionOf(before, api.ConditionObserved).Reason != now.Reason {
+		conditionOf(oldNode, api.ConditionObserved).Reason != now.Reason {
 		r.opts.Recorder.Event(n, corev1.EventTypeWarning, now.Reason, now.Message)
 	}
 }
@@ -235,9 +236,9 @@ func conditionOf(n *corev1.Node, of corev1.NodeConditionType) corev1.NodeConditi
 
 // sameStatus reports whether two Nodes have the same values in the fields that the Reconciler writes. It ignores
 // timestamps.
-func sameStatus(have, want *corev1.Node) bool {
-	h, w := have.Status, want.Status
-	return contains(have.Labels, want.Labels) && contains(have.Annotations, want.Annotations) &&
+func sameStatus(existing, want *corev1.Node) bool {
+	h, w := existing.Status, want.Status
+	return contains(existing.Labels, want.Labels) && contains(existing.Annotations, want.Annotations) &&
 		equality.Semantic.DeepEqual(h.Capacity, w.Capacity) &&
 		equality.Semantic.DeepEqual(h.Allocatable, w.Allocatable) &&
 		equality.Semantic.DeepEqual(h.Addresses, w.Addresses) &&
@@ -247,21 +248,21 @@ func sameStatus(have, want *corev1.Node) bool {
 		sameConditions(h.Conditions, w.Conditions)
 }
 
-func contains(have, want map[string]string) bool {
+func contains(actual, want map[string]string) bool {
 	for key, value := range want {
-		if have[key] != value {
+		if actual[key] != value {
 			return false
 		}
 	}
 	return true
 }
 
-func sameConditions(have, want []corev1.NodeCondition) bool {
-	if len(have) != len(want) {
+func sameConditions(existing, want []corev1.NodeCondition) bool {
+	if len(existing) != len(want) {
 		return false
 	}
 	byType := map[corev1.NodeConditionType]corev1.NodeCondition{}
-	for _, c := range have {
+	for _, c := range existing {
 		byType[c.Type] = c
 	}
 	for _, w := range want {
@@ -272,7 +273,7 @@ func sameConditions(have, want []corev1.NodeCondition) bool {
 	return true
 }
 
-func merged[M ~map[K]V, K comparable, V any](into, from M) M {
+func mergeMaps[M ~map[K]V, K comparable, V any](into, from M) M {
 	if into == nil {
 		into = M{}
 	}

@@ -63,11 +63,11 @@ func (r *Reconciler) writeNodeLease(ctx context.Context, s *state, newest instal
 func (r *Reconciler) fillLease(l *coordinationv1.Lease, s *state, newest installRecord) *coordinationv1.Lease {
 	l.Name, l.Namespace = s.nodeName, corev1.NamespaceNodeLease
 	l.ManagedFields = []metav1.ManagedFieldsEntry{{}}
-	l.Labels = merged(l.Labels,
+	l.Labels = mergeMaps(l.Labels,
 		map[string]string{labels.Component: labels.VnodeLease, labels.Env: labelValue(r.opts.Env)})
 	delete(l.Annotations, labels.InstallRecord)
 	if newest.Modules != "" {
-		l.Annotations = merged(l.Annotations, map[string]string{labels.InstallRecord: newest.Modules})
+		l.Annotations = mergeMaps(l.Annotations, map[string]string{labels.InstallRecord: newest.Modules})
 	}
 	l.Spec.HolderIdentity = ptr.To(s.nodeName)
 	l.Spec.LeaseDurationSeconds = ptr.To(int32(r.opts.NodeLease.Seconds()))

@@ -29,11 +29,11 @@ const (
 )
 
 // holderOf returns the CLIENT_ID of the controller that serves the base of a Node, and the fencing number of the
-// Node. named reports whether the Node has the holder annotation.
-func holderOf(n *corev1.Node) (holder string, fence int64, named bool) {
-	holder, named = n.Annotations[labels.Holder]
+// Node. hasHolder reports whether the Node has the holder annotation.
+func holderOf(n *corev1.Node) (holder string, fence int64, hasHolder bool) {
+	holder, hasHolder = n.Annotations[labels.Holder]
 	fence, _ = strconv.ParseInt(n.Annotations[labels.Fence], 10, 64) // 0 if absent or invalid
-	return holder, fence, named
+	return holder, fence, hasHolder
 }
 
 // ownership determines which controller may serve a base.
@@ -56,7 +56,7 @@ func (r *Reconciler) ownership(s *state) ownership {
 		return unowned
 	case !named:
 		return upstream
-	case r.ownLease.remaining(holder) > 0:
+	case r.ownLease.remainingFor(holder) > 0:
 		return ownedByPeer
 	default:
 		return unowned
@@ -82,7 +82,7 @@ func (r *Reconciler) takeDelay(ctx context.Context, b base.Snapshot, s *state) (
 	if err := r.ownLease.confirm(ctx, holder); err != nil {
 		return 0, err
 	}
-	return max(r.ownLease.remaining(holder), 0), nil
+	return max(r.ownLease.remainingFor(holder), 0), nil
 }
 
 // handOver stops serving a base if its tunnel has been down in this controller for the duration of a Lease, and
@@ -99,7 +99,7 @@ func (r *Reconciler) handOver(ctx context.Context, identity string, b base.Snaps
 	n := s.node.DeepCopy()
 	n.Annotations[labels.Holder] = ""
 	n.Annotations[labels.Fence] = strconv.FormatInt(s.fence+1, 10)
-	return true, r.put(ctx, s, n)
+	return true, r.updateNode(ctx, s, n)
 }
 
 // workloadDelay returns how long to wait before serving a base that other controllers could also serve. The delay is
@@ -114,7 +114,7 @@ func (r *Reconciler) workloadDelay(s *state) time.Duration {
 		return s.takeAfter.Sub(now)
 	}
 	r.mu.Lock()
-	mine, all := r.served, len(r.states)
+	mine, all := r.servedCount, len(r.states)
 	r.mu.Unlock()
 	level := mine * r.opts.MaxLevel / (all + 1)
 	delay := time.Duration(level)*levelDelay + rand.N(levelDelay)

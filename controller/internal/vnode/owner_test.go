@@ -27,8 +27,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// pair returns two controllers that share the bases and have the same clock. The first controller serves the base.
-func pair(t *testing.T) (first, second *fixture) {
+// newFixturePair returns two controllers that share the bases and have the same clock. The first controller serves the
+// base.
+func newFixturePair(t *testing.T) (first, second *fixture) {
 	t.Helper()
 	api, clock := newAPI(), clocktesting.NewFakeClock(noon)
 	first = newFixture(t, Options{Holder: "first", Cluster: true, Clock: clock}, api)
@@ -51,15 +52,15 @@ func (s *fixture) holder(t *testing.T) string {
 }
 
 func TestBaseOfKilledControllerIsTakenOver(t *testing.T) {
-	first, second := pair(t)
+	first, second := newFixturePair(t)
 	first.cut.Store(true) // killed
-	pass(t, 14*time.Second, second)
+	advance(t, 14*time.Second, second)
 	second.heartbeat()
 	second.reconcileOnce(t)
 	if second.Owns(identity) {
 		t.Fatal("a base was taken 14 s after its controller was last seen")
 	}
-	pass(t, time.Second, second)
+	advance(t, time.Second, second)
 	second.reconcileFor(t, time.Second)
 	if !second.Owns(identity) {
 		t.Fatal("the base is not taken within 16 s")
@@ -68,7 +69,7 @@ func TestBaseOfKilledControllerIsTakenOver(t *testing.T) {
 		t.Errorf("the holder of the Node is %q", got)
 	}
 	// The first controller was only suspended. It must stop acting before it does anything.
-	if first.Acting() {
+	if first.MayAct() {
 		t.Error("a controller that could not renew acts")
 	}
 	first.checkActing()
@@ -76,7 +77,7 @@ func TestBaseOfKilledControllerIsTakenOver(t *testing.T) {
 		t.Errorf("the first controller serves the base: %t, events %v", first.Owns(identity), first.events)
 	}
 	first.cut.Store(false)
-	first.turn(t)
+	first.runTasksOnce(t)
 	first.heartbeat()
 	for range 3 {
 		first.reconcileFor(t, time.Second)
@@ -92,19 +93,19 @@ func TestBaseOfKilledControllerIsTakenOver(t *testing.T) {
 func TestControllerStopsActingBeforeLeaseExpires(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.cut.Store(true)
-	pass(t, 11*time.Second, s)
-	if !s.Acting() || !s.Owns(identity) {
+	advance(t, 11*time.Second, s)
+	if !s.MayAct() || !s.Owns(identity) {
 		t.Fatal("it gave up too soon")
 	}
-	pass(t, time.Second, s)
-	if s.Acting() || s.Owns(identity) {
-		t.Errorf("12 s after the last renewal: acting %t, serves the base %t", s.Acting(), s.Owns(identity))
+	advance(t, time.Second, s)
+	if s.MayAct() || s.Owns(identity) {
+		t.Errorf("12 s after the last renewal: acting %t, serves the base %t", s.MayAct(), s.Owns(identity))
 	}
 	s.writes()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "while it may not act")
 	s.cut.Store(false)
-	s.turn(t)
+	s.runTasksOnce(t)
 	s.reconcileOnce(t)
 	if got := s.holder(t); !s.Owns(identity) || got != "me 2" {
 		t.Errorf("after the next renewal: serves the base %t, holder %q; want it to take the base again",
@@ -125,16 +126,16 @@ func TestBaseThatStopsWhileNotActingIsRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newServing(t, newAPI())
 			s.cut.Store(true)
-			pass(t, 20*time.Second, s)
+			advance(t, 20*time.Second, s)
 			goes(s)
 			s.reconcileOnce(t)
-			pass(t, 100*time.Second, s)
+			advance(t, 100*time.Second, s)
 			s.reconcileOnce(t)
 			s.liveNode(t)
 			s.cut.Store(false)
-			s.turn(t)
+			s.runTasksOnce(t)
 			s.reconcileOnce(t)
-			pass(t, 2*time.Second, s)
+			advance(t, 2*time.Second, s)
 			s.reconcileOnce(t)
 			if _, err := s.api.CoreV1().Nodes().Get(t.Context(), nodeName,
 				metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -160,7 +161,7 @@ func TestLeaseIsValidFromStartOfRenewal(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.clock.Step(time.Second)
-	if s.Acting() {
+	if s.MayAct() {
 		t.Error("it acts 12 s after the renewal began")
 	}
 }
@@ -168,7 +169,7 @@ func TestLeaseIsValidFromStartOfRenewal(t *testing.T) {
 // TestClockOfOtherControllerIsIgnored checks that a Lease is treated as valid while it keeps changing, regardless of
 // the clock of the other controller.
 func TestClockOfOtherControllerIsIgnored(t *testing.T) {
-	first, second := pair(t)
+	first, second := newFixturePair(t)
 	stamp := func(s *fixture, at time.Time) {
 		leases := s.api.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 		l, err := leases.Get(t.Context(), first.ownLease.leaseName(), metav1.GetOptions{})
@@ -183,7 +184,7 @@ func TestClockOfOtherControllerIsIgnored(t *testing.T) {
 		s.HandlePeerLease(l, false)
 	}
 	for i := range 30 {
-		pass(t, time.Second, second)
+		advance(t, time.Second, second)
 		stamp(second, noon.Add(-time.Hour).Add(time.Duration(i)))
 		second.heartbeat()
 		second.reconcileOnce(t)
@@ -196,10 +197,10 @@ func TestClockOfOtherControllerIsIgnored(t *testing.T) {
 // TestLateWatchDoesNotCauseTakeover checks that a controller reads the Lease of another controller before it takes
 // over the bases of that controller, because the Lease watch may be late.
 func TestLateWatchDoesNotCauseTakeover(t *testing.T) {
-	first, second := pair(t)
+	first, second := newFixturePair(t)
 	for range 20 { // the second controller does not observe the renewals
 		second.clock.Step(time.Second)
-		first.turn(t)
+		first.runTasksOnce(t)
 		if err := second.ownLease.renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +215,7 @@ func TestLateWatchDoesNotCauseTakeover(t *testing.T) {
 // TestLateResponseDoesNotCauseTakeover restarts the other controller, so that a watch event with its new Lease
 // arrives before the older NotFound response to a read. The NotFound response must not cause a takeover.
 func TestLateResponseDoesNotCauseTakeover(t *testing.T) {
-	first, second := pair(t)
+	first, second := newFixturePair(t)
 	again := first.ownLease.lease.DeepCopy()
 	again.ResourceVersion += "1"
 	second.api.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -224,13 +225,13 @@ func TestLateResponseDoesNotCauseTakeover(t *testing.T) {
 	if err := second.ownLease.confirm(t.Context(), first.opts.Holder); err != nil {
 		t.Fatal(err)
 	}
-	if second.ownLease.remaining(first.opts.Holder) <= 0 {
+	if second.ownLease.remainingFor(first.opts.Holder) <= 0 {
 		t.Error("a controller whose Lease was seen after it was read to be gone counts as gone")
 	}
 }
 
 func TestStoppedControllerReleasesItsBases(t *testing.T) {
-	first, second := pair(t)
+	first, second := newFixturePair(t)
 	lease, err := second.api.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(),
 		first.ownLease.leaseName(), metav1.GetOptions{})
 	if err != nil {
@@ -239,7 +240,7 @@ func TestStoppedControllerReleasesItsBases(t *testing.T) {
 	if err := first.ownLease.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if first.Acting() {
+	if first.MayAct() {
 		t.Error("it acts after it gave its lease up")
 	}
 	second.HandlePeerLease(lease, true)
@@ -253,7 +254,7 @@ func TestStoppedControllerReleasesItsBases(t *testing.T) {
 // after the previous one has stopped and released its Lease. The next controller has never observed that Lease, and
 // must take over the bases without waiting.
 func TestLaterControllerTakesReleasedBasesImmediately(t *testing.T) {
-	first, _ := pair(t)
+	first, _ := newFixturePair(t)
 	if err := first.ownLease.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +269,7 @@ func TestLaterControllerTakesReleasedBasesImmediately(t *testing.T) {
 // TestControllerReleasesLeaseAfterFailedRenewal stops the controller during a renewal, whose result is then unknown.
 // The controller must release its Lease nevertheless.
 func TestControllerReleasesLeaseAfterFailedRenewal(t *testing.T) {
-	first, _ := pair(t)
+	first, _ := newFixturePair(t)
 	first.api.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, context.Canceled
 	})
@@ -289,7 +290,7 @@ func TestControllerReleasesLeaseAfterFailedRenewal(t *testing.T) {
 // previous one. Both controllers have the same CLIENT_ID. The previous controller must not delete the Lease of the
 // next one.
 func TestStoppedControllerKeepsLeaseOfSuccessor(t *testing.T) {
-	first, _ := pair(t)
+	first, _ := newFixturePair(t)
 	successor := newFixture(t, Options{Holder: "first", Cluster: true, Clock: first.clock}, first.api)
 	if err := successor.ownLease.renew(t.Context()); err != nil {
 		t.Fatal(err)
@@ -305,12 +306,12 @@ func TestStoppedControllerKeepsLeaseOfSuccessor(t *testing.T) {
 }
 
 func TestControllerWithoutTunnelHandsOverBases(t *testing.T) {
-	first, second := pair(t)
+	first, second := newFixturePair(t)
 	first.down.Store(true)
 	both := func(d time.Duration) {
 		t.Helper()
 		for range d / time.Second {
-			pass(t, time.Second, first, second)
+			advance(t, time.Second, first, second)
 			second.heartbeat()
 			first.reconcileOnce(t)
 			second.reconcileOnce(t)
@@ -329,11 +330,11 @@ func TestControllerWithoutTunnelHandsOverBases(t *testing.T) {
 }
 
 func TestNoHandOverIfTunnelIsDownInBothControllers(t *testing.T) {
-	first, second := pair(t)
+	first, second := newFixturePair(t)
 	first.down.Store(true)
 	second.down.Store(true)
 	for range 60 {
-		pass(t, time.Second, first, second)
+		advance(t, time.Second, first, second)
 		first.reconcileOnce(t)
 		second.reconcileOnce(t)
 	}
@@ -372,7 +373,7 @@ func TestBasesOfRunningControllerAreNotTakenOver(t *testing.T) {
 			second := newFixture(t, Options{Holder: "second", Cluster: cluster, Clock: clock, Logger: logTo(&logged)},
 				api)
 			for range 60 {
-				pass(t, time.Second, first, second)
+				advance(t, time.Second, first, second)
 				first.heartbeat()
 				first.reconcileOnce(t)
 				second.heartbeat()
@@ -393,7 +394,7 @@ func TestBasesOfRunningControllerAreNotTakenOver(t *testing.T) {
 				t.Errorf("%d other controllers, want 1", second.OtherControllers())
 			}
 			first.cut.Store(true) // killed
-			pass(t, 11*time.Second, second)
+			advance(t, 11*time.Second, second)
 			second.heartbeat()
 			second.reconcileOnce(t)
 			if second.Owns(identity) {
@@ -419,13 +420,13 @@ func TestLeaseIsObservedForItsDuration(t *testing.T) {
 	s := newFixture(t, Options{Holder: "me", Clock: clock, Logger: logTo(&logged)}, api)
 	s.heartbeat()
 	s.reconcileOnce(t)
-	pass(t, 14*time.Second, s)
+	advance(t, 14*time.Second, s)
 	s.heartbeat()
 	s.reconcileOnce(t)
 	if s.Owns(identity) {
 		t.Fatal("the base is taken 14 s after the Lease was first seen")
 	}
-	pass(t, time.Second, s)
+	advance(t, time.Second, s)
 	s.heartbeat()
 	s.reconcileOnce(t)
 	if !s.Owns(identity) {
@@ -480,11 +481,11 @@ func TestNodeOfOtherControllerIsDeleted(t *testing.T) {
 	second := newFixture(t, Options{Holder: "second", Clock: clock}, api)
 	second.heartbeat()
 	second.reconcileOnce(t)
-	pass(t, 5*time.Second, first, second)
+	advance(t, 5*time.Second, first, second)
 	first.deleteNode(t)
 	second.sync(t)
 	second.reconcileOnce(t)
-	pass(t, 20*time.Second, first, second) // the second controller gets no heartbeats
+	advance(t, 20*time.Second, first, second) // the second controller gets no heartbeats
 	second.reconcileOnce(t)
 	if knows := second.state(identity) != nil; knows || slices.Contains(second.events, "gone") {
 		t.Errorf("events of the second controller %q; base registered: %t", second.events, knows)
@@ -501,7 +502,7 @@ func TestNodeOfOtherEnvironmentIsNotChanged(t *testing.T) {
 	s.reconcileOnce(t)
 	s.writes()
 	for range 40 {
-		pass(t, time.Second, s)
+		advance(t, time.Second, s)
 		s.heartbeat()
 		s.reconcileOnce(t)
 	}
@@ -524,7 +525,7 @@ func TestSameClientIDInOtherEnvironmentKeepsNodes(t *testing.T) {
 	s.heartbeat()
 	s.reconcileOnce(t)
 	for range 60 {
-		pass(t, time.Second, theirs, s)
+		advance(t, time.Second, theirs, s)
 		theirs.heartbeat()
 		theirs.reconcileOnce(t)
 		s.heartbeat()
@@ -537,7 +538,7 @@ func TestSameClientIDInOtherEnvironmentKeepsNodes(t *testing.T) {
 	}
 	theirs.cut.Store(true) // killed, without deleting its Lease
 	for range 16 {
-		pass(t, time.Second, s)
+		advance(t, time.Second, s)
 		s.heartbeat()
 		s.reconcileOnce(t)
 	}
@@ -576,13 +577,13 @@ func TestLeaseOfOtherEnvironmentPreventsNode(t *testing.T) {
 	s.heartbeat()
 	s.writes()
 	for range 39 {
-		pass(t, time.Second, s)
+		advance(t, time.Second, s)
 		s.heartbeat()
 		s.reconcileOnce(t)
 	}
 	s.wantWrites(t, "while the lease of another environment holds")
 	for range 3 {
-		pass(t, time.Second, s)
+		advance(t, time.Second, s)
 		s.heartbeat()
 		s.reconcileOnce(t)
 	}
@@ -608,7 +609,7 @@ func TestTwoIdentitiesDoNotShareNode(t *testing.T) {
 	s.writes()
 	from := tunnel.Origin{Tunnel: tunnel.MQTT, Identity: other}
 	for range 40 {
-		pass(t, time.Second, s)
+		advance(t, time.Second, s)
 		if _, err := s.registry.HandleHeartbeat(from, arklet.Heartbeat{Name: "base", Active: true}); err != nil {
 			t.Fatal(err)
 		}
@@ -651,11 +652,11 @@ func TestNodeOfUpstreamIsTakenOverWhenLeaseExpires(t *testing.T) {
 	for range 39 {
 		s.heartbeat()
 		s.reconcileOnce(t)
-		pass(t, time.Second, s)
+		advance(t, time.Second, s)
 	}
 	s.wantWrites(t, "while the existing controller may be there")
 	s.wantEvent(t, "WaitingForOtherController")
-	pass(t, time.Second, s)
+	advance(t, time.Second, s)
 	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it is gone", "update nodes/status", "update nodes", "update leases")
@@ -680,7 +681,7 @@ func TestNodeThatUpstreamServesIsNotChanged(t *testing.T) {
 	for i := range 120 {
 		s.heartbeat()
 		s.reconcileOnce(t)
-		pass(t, time.Second, s)
+		advance(t, time.Second, s)
 		if i%10 == 0 {
 			l, err := leases.Get(t.Context(), lease.Name, metav1.GetOptions{})
 			if err != nil {
@@ -720,10 +721,10 @@ func TestSecondNodeOfUpstreamIsDeleted(t *testing.T) {
 	for range 39 {
 		s.heartbeat()
 		s.reconcileOnce(t)
-		pass(t, time.Second, s)
+		advance(t, time.Second, s)
 	}
 	s.wantWrites(t, "while the existing controller may be there", "update leases")
-	pass(t, time.Second, s)
+	advance(t, time.Second, s)
 	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when it is gone", "update leases", "delete nodes", "delete pods", "delete leases")

@@ -17,13 +17,13 @@ import (
 type process struct {
 	name string
 	// accepts no connections; this reference prevents the garbage collector from closing the socket
-	mark *net.UnixListener
+	listener *net.UnixListener
 }
 
 func startProcess() *process {
 	p := &process{name: "/" + rand.Text()}
 	if mark, err := markProcess(p.name); err == nil {
-		p.name, p.mark = placeOf()+p.name, mark
+		p.name, p.listener = placeOf()+p.name, mark
 	}
 	return p
 }

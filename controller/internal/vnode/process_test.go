@@ -75,16 +75,16 @@ func sameID(t *testing.T) (first, second *fixture, logged *bytes.Buffer) {
 	return first, second, logged
 }
 
-// acting advances the clock for two controllers that receive heartbeats. It returns for how many seconds each
+// countActing advances the clock for two controllers that receive heartbeats. It returns for how many seconds each
 // controller was allowed to act.
-func acting(t *testing.T, d time.Duration, first, second *fixture) (seconds [2]int) {
+func countActing(t *testing.T, d time.Duration, first, second *fixture) (seconds [2]int) {
 	t.Helper()
 	for range d / time.Second {
-		pass(t, time.Second, first, second)
+		advance(t, time.Second, first, second)
 		for i, s := range []*fixture{first, second} {
 			s.heartbeat()
 			s.reconcileOnce(t)
-			if s.Acting() {
+			if s.MayAct() {
 				seconds[i]++
 			}
 		}
@@ -97,7 +97,7 @@ func acting(t *testing.T, d time.Duration, first, second *fixture) (seconds [2]i
 
 func TestTwoControllersWithSameClientID(t *testing.T) {
 	first, second, logged := sameID(t)
-	if got := acting(t, time.Minute, first, second); got != [2]int{60, 0} {
+	if got := countActing(t, time.Minute, first, second); got != [2]int{60, 0} {
 		t.Errorf("the controllers act for %d s of a minute, want only the first one", got)
 	}
 	if first.holder(t) != "me 1" || !second.ClientIDConflict() || first.ClientIDConflict() {
@@ -128,16 +128,16 @@ func TestSecondControllerWithSameClientIDTakesOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, second, _ := sameID(t)
-			acting(t, 10*time.Second, first, second)
+			countActing(t, 10*time.Second, first, second)
 			if err := c.end(first); err != nil {
 				t.Fatal(err)
 			}
-			acting(t, c.within, first, second)
+			countActing(t, c.within, first, second)
 			if !second.Owns(identity) || second.ClientIDConflict() {
 				t.Errorf("after %s the second controller serves the base: %t, conflict: %t", c.within,
 					second.Owns(identity), second.ClientIDConflict())
 			}
-			if first.Acting() {
+			if first.MayAct() {
 				t.Error("the first controller may act")
 			}
 		})

@@ -104,13 +104,13 @@ type Reconciler struct {
 	queue    *work.Queue[string]
 	journal  *journal
 
-	mu     sync.Mutex
-	states map[string]*state
-	served int // number of states with owned set
+	mu          sync.Mutex
+	states      map[string]*state
+	servedCount int // number of states with owned set
 
 	oldLeases map[string]observedLease // result of the last deleteOldLeasesOnce, by Lease name
 	// controllers that the last warning of reportOthers listed; only the guard uses it
-	reported string
+	reportedControllers string
 }
 
 // state is the state of one base. Only the worker of the base uses it, except for the fields that a lock protects.
@@ -175,7 +175,7 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 	r.journal = &journal{
 		leases: leases, env: opts.Env, holder: opts.Holder, clock: opts.Clock, timeScale: opts.TimeScale,
 		logger: opts.Logger,
-		acting: r.ownLease.Acting, read: r.tryRecord, renew: r.Enqueue,
+		mayAct: r.ownLease.MayAct, readRecord: r.tryRecord, renew: r.Enqueue,
 		wakeup: make(chan struct{}, 1), bases: map[string]*baseEntries{},
 		waiting: map[string][]chan struct{}{}, changed: map[string]bool{},
 	}
@@ -203,8 +203,8 @@ func (r *Reconciler) Owns(identity string) bool {
 	return ok && s.owned
 }
 
-// Acting reports whether this controller may act now; see ControllerLease.Acting.
-func (r *Reconciler) Acting() bool { return r.ownLease.Acting() }
+// MayAct reports whether this controller may act now; see ControllerLease.MayAct.
+func (r *Reconciler) MayAct() bool { return r.ownLease.MayAct() }
 
 // PeerSelector returns the label selector for the Leases of the controllers of this environment.
 func (r *Reconciler) PeerSelector() string { return r.ownLease.selector() }
@@ -223,7 +223,7 @@ func (r *Reconciler) HandlePeerLease(l *coordinationv1.Lease, deleted bool) {
 func (r *Reconciler) Start(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.ownLease.Start(ctx) })
-	wg.Go(func() { r.guard(ctx) })
+	wg.Go(func() { r.runGuard(ctx) })
 	wg.Go(func() { r.deleteOldLeases(ctx) })
 	wg.Go(func() { r.journal.run(ctx) })
 	wg.Go(func() { r.queue.Run(ctx) })
@@ -250,7 +250,7 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 	case s == nil:
 		s = r.addState(b)
 	}
-	if !r.ownLease.Acting() {
+	if !r.ownLease.MayAct() {
 		r.setOwned(identity, s, false)
 		return 0, nil // the guard reconciles the base when this controller may act
 	}
@@ -264,7 +264,7 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 	if b.NeedsHeartbeat {
 		return 0, nil // the next message of the base causes a reconciliation
 	}
-	wait, err := r.claim(ctx, identity, b, s)
+	wait, err := r.takeOwnership(ctx, identity, b, s)
 	switch {
 	case errors.Is(err, errConflict):
 		return afterConflict, nil
@@ -289,9 +289,9 @@ func (r *Reconciler) reconcile(ctx context.Context, identity string) (time.Durat
 	return wait, nil
 }
 
-// claim writes the Node of a base with this controller as the holder. If it must not do so yet, it returns the delay
-// before the next check.
-func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot, s *state) (wait time.Duration,
+// takeOwnership writes the Node of a base with this controller as the holder. If it must not do so yet, it returns the
+// delay before the next check.
+func (r *Reconciler) takeOwnership(ctx context.Context, identity string, b base.Snapshot, s *state) (wait time.Duration,
 	err error) {
 	owner := r.ownership(s)
 	r.registry.SetServedElsewhere(identity, owner == ownedByPeer)
@@ -310,7 +310,7 @@ func (r *Reconciler) claim(ctx context.Context, identity string, b base.Snapshot
 		if err := r.ownLease.fetchPeer(ctx, holder); err != nil {
 			return 0, err
 		}
-		return max(r.ownLease.remaining(holder), afterConflict), nil
+		return max(r.ownLease.remainingFor(holder), afterConflict), nil
 	case otherEnv, sameName:
 		r.reportOwnership(s, owner)
 		return r.opts.TimeScale.Of(foreignRecheck), nil
@@ -369,9 +369,9 @@ func (r *Reconciler) setOwned(identity string, s *state, owned bool) {
 	changed := s.owned != owned
 	s.owned = owned
 	if changed && owned {
-		r.served++
+		r.servedCount++
 	} else if changed {
-		r.served--
+		r.servedCount--
 	}
 	r.mu.Unlock()
 	if !changed {

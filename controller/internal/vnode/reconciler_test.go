@@ -49,7 +49,7 @@ func TestNodeAndLeaseOfNewBase(t *testing.T) {
 	}
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when nothing changed")
-	pass(t, 20*time.Second, s)
+	advance(t, 20*time.Second, s)
 	s.heartbeat()
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when the lease is due: it and nothing else", "update leases")
@@ -66,10 +66,10 @@ func TestNodeAndLeaseOfNewBase(t *testing.T) {
 		arklet.Health{MetaspaceMax: 256 << 20, MetaspaceCommitted: 61 << 20})
 	s.reconcileOnce(t)
 	s.wantWrites(t, "when the metaspace grew")
-	pass(t, 20*time.Second, s)
+	advance(t, 20*time.Second, s)
 	s.reconcileOnce(t)
 	s.wantWrites(t, "20 s later", "update leases")
-	pass(t, 11*time.Second, s)
+	advance(t, 11*time.Second, s)
 	s.reconcileOnce(t)
 	s.wantWrites(t, "later than half a minute after it grew", "update nodes/status")
 	s.registry.SetHealth(tunnel.Origin{Identity: identity},
@@ -171,7 +171,7 @@ func TestLeasesHavePriorityOverMemory(t *testing.T) {
 	s.heartbeat()
 	s.reconcileOnce(t)
 	grow()
-	pass(t, 31*time.Second, s)
+	advance(t, 31*time.Second, s)
 	for i := range workers + 1 {
 		s.queue.Add(strconv.Itoa(i))
 	}
@@ -198,14 +198,14 @@ func TestNewNodeWaitsForFirstHealth(t *testing.T) {
 func TestUnreachableBaseTurnsUnknownAndIsRemoved(t *testing.T) {
 	s := newServing(t, newAPI())
 	s.writes()
-	pass(t, 26*time.Second, s)
+	advance(t, 26*time.Second, s)
 	s.reconcileOnce(t)
 	s.wantWrites(t, "26 s after the last heartbeat", "update nodes/status", "update leases")
 	if got := conditionOf(s.liveNode(t), corev1.NodeReady).Status; got != corev1.ConditionUnknown {
 		t.Errorf("Ready is %s", got)
 	}
 	s.writes()
-	pass(t, 34*time.Second, s)
+	advance(t, 34*time.Second, s)
 	s.reconcileOnce(t)
 	s.wantWrites(t, "60 s after the last heartbeat", "delete nodes", "delete leases")
 	if diff := cmp.Diff([]string{"owned", "gone", "lost"}, s.events); diff != "" {
@@ -217,7 +217,7 @@ func TestUnreachableBaseTurnsUnknownAndIsRemoved(t *testing.T) {
 // after a failure.
 func TestPodDeletionIsRepeatedAfterError(t *testing.T) {
 	s := newServing(t, newAPI())
-	pass(t, 60*time.Second, s)
+	advance(t, 60*time.Second, s)
 	s.goneErr = errors.New("try again")
 	if _, err := s.reconcile(t.Context(), identity); err == nil {
 		t.Error("no error")
@@ -237,7 +237,7 @@ func TestBaseIsNotObservedWhileTunnelIsDown(t *testing.T) {
 	s.down.Store(true)
 	var wrote []string
 	for range 300 {
-		pass(t, time.Second, s)
+		advance(t, time.Second, s)
 		s.reconcileOnce(t)
 		wrote = append(wrote, s.writes()...)
 	}
@@ -299,7 +299,7 @@ func TestNodeDeletedBeforeWriteIsCreatedAgain(t *testing.T) {
 
 func TestPodsAreDeletedIfNodeWasDeletedBefore(t *testing.T) {
 	s := newServing(t, newAPI())
-	pass(t, 60*time.Second, s)
+	advance(t, 60*time.Second, s)
 	s.deleteNode(t)
 	s.sync(t)
 	s.writes()
@@ -318,7 +318,7 @@ func TestDeletedNodeOfUnreachableBaseIsNotCreatedAgain(t *testing.T) {
 	s.sync(t)
 	s.writes()
 	s.reconcileOnce(t)
-	pass(t, 13*time.Second, s)
+	advance(t, 13*time.Second, s)
 	s.reconcileOnce(t)
 	s.wantWrites(t, "after kubectl delete node", "delete leases")
 	if diff := cmp.Diff([]string{"owned", "gone", "lost"}, s.events); diff != "" {
@@ -333,7 +333,7 @@ func TestNodeDeletedDuringStartIsCreatedAgain(t *testing.T) {
 	s.registry.Adopt(base.Info{Identity: identity, Name: "base", Tunnel: tunnel.MQTT}, time.Time{})
 	s.heartbeat()
 	s.reconcileOnce(t)
-	pass(t, 5*time.Second, s)
+	advance(t, 5*time.Second, s)
 	s.reconcileOnce(t)
 	s.wantWrites(t, "of a base that has not spoken since")
 	s.heartbeat()

@@ -46,7 +46,7 @@ func (r *Reconciler) olderNode(identity string) *corev1.Node {
 // a controller.
 type observedLease struct {
 	name, version string
-	changed       time.Time
+	changedAt     time.Time
 }
 
 // leaseRemaining returns how long a Lease is still valid, based on the time of its last observed change; 0 or less if
@@ -66,9 +66,9 @@ func (r *Reconciler) leaseRemaining(ctx context.Context, name string, s *state) 
 func (r *Reconciler) observeLease(l *coordinationv1.Lease, s *state) time.Duration {
 	now := r.opts.Clock.Now()
 	if s.observed.name != l.Name || s.observed.version != l.ResourceVersion {
-		s.observed = observedLease{name: l.Name, version: l.ResourceVersion, changed: now}
+		s.observed = observedLease{name: l.Name, version: l.ResourceVersion, changedAt: now}
 	}
-	return s.observed.changed.Add(cmp.Or(durationOf(l), r.opts.NodeLease)).Sub(now)
+	return s.observed.changedAt.Add(cmp.Or(durationOf(l), r.opts.NodeLease)).Sub(now)
 }
 
 // isForeign reports whether a Lease belongs to a Node of another environment.
@@ -134,13 +134,13 @@ func (r *Reconciler) removeOlderNode(ctx context.Context, identity string, s *st
 }
 
 // reportOwnership logs why a base is not served and records the reason in an Event, each time the reason changes.
-func (r *Reconciler) reportOwnership(s *state, why ownership) {
-	if s.reportedOwnership == why {
+func (r *Reconciler) reportOwnership(s *state, reason ownership) {
+	if s.reportedOwnership == reason {
 		return
 	}
-	s.reportedOwnership = why
+	s.reportedOwnership = reason
 	holder, _, _ := holderOf(s.node)
-	switch why {
+	switch reason {
 	case otherEnv:
 		r.opts.Recorder.Eventf(s.node, corev1.EventTypeWarning, api.ReasonForeignEnvironment,
 			"the base has connected to environment %q, but the Node belongs to environment %q; the base "+

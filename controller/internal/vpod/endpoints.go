@@ -20,12 +20,12 @@ import (
 // modules of the namespace wait to be uninstalled. A watch would keep the EndpointSlices of the whole cluster in
 // memory.
 type endpoints struct {
-	client   kubernetes.Interface
-	interval time.Duration // minimum delay between two lists of a namespace
-	notify   func(slotKey)
-	lists    *work.Queue[namespaceKey]
-	logger   *slog.Logger
-	denied   sync.Once // ensures that missing permission to list EndpointSlices is logged only once
+	client    kubernetes.Interface
+	interval  time.Duration // minimum delay between two lists of a namespace
+	notify    func(slotKey)
+	listQueue *work.Queue[namespaceKey]
+	logger    *slog.Logger
+	denied    sync.Once // ensures that missing permission to list EndpointSlices is logged only once
 
 	mu         sync.Mutex
 	namespaces map[namespaceKey]*namespaceEndpoints
@@ -54,7 +54,7 @@ const (
 func newEndpoints(client kubernetes.Interface, opts Options, call func(slotKey)) *endpoints {
 	e := &endpoints{client: client, interval: opts.TimeScale.Of(minListInterval), notify: call, logger: opts.Logger,
 		namespaces: map[namespaceKey]*namespaceEndpoints{}}
-	e.lists = newQueue(opts, 0, opts.TimeScale.Of(maxPublishDelay), e.list)
+	e.listQueue = newQueue(opts, 0, opts.TimeScale.Of(maxPublishDelay), e.list)
 	return e
 }
 
@@ -77,14 +77,14 @@ func (e *endpoints) sendsTo(namespace string, uid types.UID, since time.Time, sl
 	}
 	e.mu.Unlock()
 	if !known {
-		e.lists.Add(key)
+		e.listQueue.Add(key)
 	}
 	return ready, at, known
 }
 
 // list lists the EndpointSlices of a namespace if a module slot waits for the list. Otherwise, it stops tracking the
 // namespace.
-func (e *endpoints) list(ctx context.Context, key namespaceKey) (again time.Duration, err error) {
+func (e *endpoints) list(ctx context.Context, key namespaceKey) (requeueAfter time.Duration, err error) {
 	start := time.Now()
 	e.mu.Lock()
 	l := e.namespaces[key]

@@ -31,7 +31,7 @@ const maxInstallRecord = 64 << 10
 // record outside of this process, and later passes it to Serve.
 func (p *Provider) InstallRecord(identity string) string {
 	var all []recordedVersion
-	p.store.read(func() {
+	p.store.withReadLock(func() {
 		for name, l := range p.store.byBase[identity] {
 			for version, installed := range l.memory.Installed {
 				all = append(all, recordedVersion{name, version, installed.URL})
@@ -66,7 +66,7 @@ func (s *store) restoreInstallRecord(identity, installRecord string, inDoubt tim
 	}
 	var all []recordedVersion
 	if err := json.Unmarshal([]byte(installRecord), &all); err != nil {
-		return fmt.Errorf("reading the install record of base %q: %w", identity, err)
+		return fmt.Errorf("decoding the install record of base %q: %w", identity, err)
 	}
 	s.change(func() {
 		for _, r := range all {

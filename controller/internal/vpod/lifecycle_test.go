@@ -169,7 +169,7 @@ func TestDeletionDuringStatusWrite(t *testing.T) {
 				return true, nil, err
 			}
 			for seen := false; !seen; goruntime.Gosched() { // until the controller has received the event
-				w.store.read(func() { seen = w.store.byUID[pod.UID].deleting })
+				w.store.withReadLock(func() { seen = w.store.byUID[pod.UID].deleting })
 			}
 			return false, nil, nil
 		})

@@ -168,7 +168,7 @@ func TestOverloadedAPIServer(t *testing.T) {
 			t.Fatalf("%d requests failed, want at least 20", refusals.Load())
 		}
 		w.advance(10 * time.Minute)
-		if n := w.operators.Depth() + w.publishers.Depth() + w.podWrites.Depth() + len(w.store.byUID); n > 0 {
+		if n := w.operators.Pending() + w.publishers.Pending() + w.podWrites.Pending() + len(w.store.byUID); n > 0 {
 			t.Errorf("%d workers and Pods remain", n)
 		}
 	})

@@ -38,14 +38,14 @@ const (
 // install sends installBiz, and then requests the module list. It returns the newest snapshot, even if it returns an
 // error. Every error has an error code.
 func (p *Provider) install(ctx context.Context, key slotKey, b base.Snapshot, m arklet.Module,
-	again func() bool) (base.Snapshot, error) {
+	mayResend func() bool) (base.Snapshot, error) {
 	before, recorded := p.store.recordInstall(key, m,
 		time.Now().Add(p.opts.InstallTimeout+p.opts.TimeScale.Of(inDoubtFor)))
 	if !recorded {
 		return b, nil
 	}
 	p.saveInstallRecord(ctx, key.identity)
-	answer, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, again)
+	answer, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandInstallBiz, Module: m}, mayResend)
 	if err != nil {
 		return b, err
 	}
@@ -82,9 +82,9 @@ func notActivated(m arklet.Module) error {
 }
 
 // switchTo sends switchBiz, and then requests the module list.
-func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot,
-	error) {
-	_, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, again)
+func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Module,
+	mayResend func() bool) (base.Snapshot, error) {
+	_, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandSwitchBiz, Module: m}, mayResend)
 	if err != nil {
 		return b, err
 	}
@@ -97,15 +97,15 @@ func (p *Provider) switchTo(ctx context.Context, b base.Snapshot, m arklet.Modul
 // uninstall sends uninstallBiz, and then requests the module list. A base may uninstall a module but report a failure,
 // for example if a stop handler failed (protocol 6, condition 19). The result is then an error and a snapshot without
 // the module.
-func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module, again func() bool) (base.Snapshot,
-	error) {
+func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Module,
+	mayResend func() bool) (base.Snapshot, error) {
 	m.URL = "" // the log shows the installed jar, not the requested one
-	p.store.read(func() {
+	p.store.withReadLock(func() {
 		if l := p.store.slot(slotKey{b.Identity, m.Name}); l != nil {
 			m.URL = l.memory.Installed[m.Version].URL
 		}
 	})
-	answer, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandUninstallBiz, Module: m}, again)
+	answer, b, err := p.runAndList(ctx, b, arklet.Request{Command: arklet.CommandUninstallBiz, Module: m}, mayResend)
 	if err == nil {
 		err = p.answerError(answer, b)
 	}
@@ -122,9 +122,9 @@ func (p *Provider) uninstall(ctx context.Context, b base.Snapshot, m arklet.Modu
 }
 
 // runAndList sends a command, waits for the answer, and then requests the module list.
-func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Request, again func() bool) (arklet.Answer,
-	base.Snapshot, error) {
-	answer, err := p.runCommand(ctx, b.Identity, r, again)
+func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Request,
+	mayResend func() bool) (arklet.Answer, base.Snapshot, error) {
+	answer, err := p.runCommand(ctx, b.Identity, r, mayResend)
 	if err != nil {
 		return answer, b, err
 	}
@@ -134,8 +134,8 @@ func (p *Provider) runAndList(ctx context.Context, b base.Snapshot, r arklet.Req
 
 // runCommand sends a command and waits for the answer. Every error has an error code, unless ctx is done or the
 // command is obsolete.
-func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request, again func() bool) (arklet.Answer,
-	error) {
+func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Request,
+	mayResend func() bool) (arklet.Answer, error) {
 	if ctx.Err() != nil { // another controller may serve the base now
 		return arklet.Answer{}, ctx.Err()
 	}
@@ -161,7 +161,7 @@ func (p *Provider) runCommand(ctx context.Context, identity string, r arklet.Req
 		defer setCurrent(nil)
 	}
 	p.opts.CommandSent(identity, r)
-	answer, err := p.requests.Do(commandCtx, identity, r, again)
+	answer, err := p.requests.Do(commandCtx, identity, r, mayResend)
 	o := CommandResult{Identity: identity, Request: r, Answer: answer, Took: time.Since(began)}
 	switch {
 	case err == nil:
@@ -212,7 +212,7 @@ type pendingInstall struct {
 
 // cancelUnwantedInstall stops waiting for an install that no Pod requests any more, if a Pod requests another version.
 func (p *Provider) cancelUnwantedInstall(key slotKey) {
-	p.store.read(func() {
+	p.store.withReadLock(func() {
 		l := p.store.slot(key)
 		if l == nil || l.currentInstall == nil {
 			return
@@ -285,13 +285,13 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 // that.
 func (p *Provider) recordFailure(key slotKey, a plan.Attempt, b base.Snapshot, err error) {
 	now := time.Now()
-	var before, f plan.Failure
+	var oldFailure, f plan.Failure
 	p.store.change(func() {
 		l := p.store.slot(key)
 		if l != nil {
-			before = l.memory.Failed[a]
+			oldFailure = l.memory.Failed[a]
 		}
-		f = before
+		f = oldFailure
 		f.Err, f.At, f.FreeMetaspace = err, now, -1
 		failures := 1
 		if !errcode.IsTransient(errcode.Of(err)) {
@@ -306,8 +306,8 @@ func (p *Provider) recordFailure(key slotKey, a plan.Attempt, b base.Snapshot, e
 			l.memory.Failed[a] = f
 		}
 	})
-	if before.Err == nil || before.Err.Error() != err.Error() ||
-		f.Attempts == p.opts.MaxAttempts && before.Attempts < f.Attempts {
+	if oldFailure.Err == nil || oldFailure.Err.Error() != err.Error() ||
+		f.Attempts == p.opts.MaxAttempts && oldFailure.Attempts < f.Attempts {
 		p.reportFailure(key, a, p.statusError(a, f))
 	}
 }

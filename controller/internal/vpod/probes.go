@@ -15,7 +15,7 @@ import (
 
 // updateProbes starts the probes of a module if the module is active. Otherwise, it stops them.
 func (p *Provider) updateProbes(ctx context.Context, v podSnapshot, name string, b base.Snapshot,
-	before corev1.PodStatus) {
+	oldStatus corev1.PodStatus) {
 	i := slices.IndexFunc(v.pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 	c := v.pod.Spec.Containers[i]
 	if c.ReadinessProbe == nil && c.LivenessProbe == nil {
@@ -28,7 +28,7 @@ func (p *Provider) updateProbes(ctx context.Context, v podSnapshot, name string,
 	}
 	t := probe.Target{Pod: v.uid, Container: name, Base: v.identity, Started: biz.Latest.At,
 		ContextPath: biz.WebContextPath, Readiness: c.ReadinessProbe, Liveness: c.LivenessProbe}
-	t.WasReady = slices.ContainsFunc(before.ContainerStatuses,
+	t.WasReady = slices.ContainsFunc(oldStatus.ContainerStatuses,
 		func(s corev1.ContainerStatus) bool { return s.Name == name && s.Ready })
 	for _, spec := range []**corev1.Probe{&t.Readiness, &t.Liveness} {
 		if *spec == nil || (*spec).HTTPGet == nil {

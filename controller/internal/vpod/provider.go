@@ -153,7 +153,7 @@ func New(opts Options, client kubernetes.Interface, registry *base.Registry, req
 		handovers: openHandovers{counts: map[handoverKey]int{}},
 		rollouts:  rollouts{counts: map[string]*rolloutCount{}},
 	}
-	p.store = newStore(p.templates.outdated)
+	p.store = newStore(p.templates.isOutdated)
 	p.writer = &writer{client: client, pods: p.informer}
 	p.unmanaged = p.newUnmanagedWatch(client)
 	p.prober = probe.New(probe.Options{Changed: p.handleProbeResult, Dial: opts.ProbeDial})
@@ -186,7 +186,7 @@ func (p *Provider) Start(ctx context.Context) error {
 	}
 	var running sync.WaitGroup
 	for _, run := range []func(context.Context){
-		p.operators.Run, p.publishers.Run, p.podWrites.Run, p.endpoints.lists.Run, p.unmanaged.run, p.prober.Start,
+		p.operators.Run, p.publishers.Run, p.podWrites.Run, p.endpoints.listQueue.Run, p.unmanaged.run, p.prober.Start,
 		p.versions.Run, p.informer.run,
 	} {
 		running.Go(func() { run(ctx) })
@@ -231,7 +231,7 @@ func (p *Provider) Pod(namespace, name string) (*corev1.Pod, string, error) {
 // one version.
 func (p *Provider) RequestedVersions(pod *corev1.Pod, module string) (from time.Time, versions []string) {
 	from = pod.CreationTimestamp.Time // the default for a Pod that is not served any more
-	p.store.read(func() {
+	p.store.withReadLock(func() {
 		if e := p.store.byUID[pod.UID]; e != nil {
 			from, versions = e.firstSeen, slices.Clone(e.requestedVersions[module])
 		}
@@ -285,8 +285,8 @@ func (p *Provider) servedBase(identity string) *servedBase {
 }
 
 // withContext returns a context that is cancelled when ctx is done, or when the controller stops serving the base,
-// before StopServing returns. The caller must call done when it no longer needs the context.
-func (s *servedBase) withContext(ctx context.Context) (_ context.Context, done func()) {
+// before StopServing returns. The caller must call finish when it no longer needs the context.
+func (s *servedBase) withContext(ctx context.Context) (_ context.Context, finish func()) {
 	serving, cancel := context.WithCancel(s.ctx)
 	stop := context.AfterFunc(ctx, cancel)
 	return serving, func() { stop(); cancel() }
@@ -421,7 +421,7 @@ func (p *Provider) PodCount() int { return p.store.count() }
 
 // Depth returns the number of module slots whose operator is running or queued, or that wait for the command limit.
 func (p *Provider) Depth() int {
-	n := p.operators.Depth()
+	n := p.operators.Pending()
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	for _, s := range p.served {
@@ -431,7 +431,7 @@ func (p *Provider) Depth() int {
 }
 
 // Unpublished returns the number of module slots whose publisher is running or queued.
-func (p *Provider) Unpublished() int { return p.publishers.Depth() }
+func (p *Provider) Unpublished() int { return p.publishers.Pending() }
 
 // podChanged handles an event of a module Pod on any Node.
 func (p *Provider) podChanged(pod *corev1.Pod) {
@@ -459,7 +459,7 @@ func (p *Provider) podChanged(pod *corev1.Pod) {
 // republish queues the publishers of all module slots of a Pod.
 func (p *Provider) republish(e *podRecord) {
 	var names []string
-	p.store.read(func() { names = e.moduleNames() })
+	p.store.withReadLock(func() { names = e.moduleNames() })
 	for _, name := range names {
 		p.publishers.Add(slotKey{e.identity, name})
 	}

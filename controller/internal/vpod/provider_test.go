@@ -57,8 +57,8 @@ func TestInstallAndUninstall(t *testing.T) {
 		w.advance(2 * time.Second)
 		w.wantSummary("p1", "gone")
 		wantEqual(t, "modules", map[string]string{}, w.base.states())
-		if w.PodCount() != 0 || w.operators.Depth() != 0 {
-			t.Errorf("%d Pods and %d workers remain", w.PodCount(), w.operators.Depth())
+		if w.PodCount() != 0 || w.operators.Pending() != 0 {
+			t.Errorf("%d Pods and %d workers remain", w.PodCount(), w.operators.Pending())
 		}
 	})
 	runTest(t, "the status shows that a slow install is in progress", Options{}, func(_ *testing.T, w *fixture) {
@@ -338,7 +338,7 @@ func TestFailures(t *testing.T) {
 				w.update(pod)
 			}
 			w.advance(time.Second)
-			w.store.read(func() {
+			w.store.withReadLock(func() {
 				if n := len(w.store.slot(slotKey{"a", "biz1"}).memory.Failed); n != 1 {
 					t.Errorf("%d failures, want 1, of the requested version", n)
 				}

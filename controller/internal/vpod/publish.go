@@ -51,7 +51,7 @@ func (p *Provider) deleteFinishedPods(ctx context.Context, snapshots []podSnapsh
 // because such a Pod remains.
 func (p *Provider) deleteFinishedPod(ctx context.Context, e *podRecord) error {
 	var pod *corev1.Pod
-	p.store.read(func() { pod = e.pod })
+	p.store.withReadLock(func() { pod = e.pod })
 	if len(pod.Finalizers) > 0 {
 		if err := p.writer.writeCompleted(ctx, e, pod); err != nil {
 			return err
@@ -176,7 +176,7 @@ func (p *Provider) recordSwitches(key slotKey, b base.Snapshot, wait *minDelay) 
 
 // currentAcceptDelay returns how long an install may take before the Pod status shows that the Pod waits for it.
 func (p *Provider) currentAcceptDelay() time.Duration {
-	if p.publishers.Behind() {
+	if p.publishers.IsBehind() {
 		return p.opts.TimeScale.Of(busyAcceptDelay)
 	}
 	return p.opts.TimeScale.Of(acceptDelay)
@@ -184,8 +184,8 @@ func (p *Provider) currentAcceptDelay() time.Duration {
 
 // isOnlyWaiting reports whether a status only shows that a new Pod waits for its modules. Most Pods become Ready so
 // soon that this status is not worth a write.
-func isOnlyWaiting(before, target *corev1.PodStatus) bool {
-	if len(before.ContainerStatuses) > 0 || podstatus.IsReady(target) || target.Phase != corev1.PodPending {
+func isOnlyWaiting(oldStatus, target *corev1.PodStatus) bool {
+	if len(oldStatus.ContainerStatuses) > 0 || podstatus.IsReady(target) || target.Phase != corev1.PodPending {
 		return false
 	}
 	return !slices.ContainsFunc(target.ContainerStatuses, func(c corev1.ContainerStatus) bool {
@@ -249,27 +249,27 @@ func (p *Provider) isReadyNow(pod *corev1.Pod) bool {
 		return podstatus.IsReady(&pod.Status)
 	}
 	defer e.lastWrite.mu.Unlock()
-	return podstatus.IsReady(&p.writer.newest(e, pod).Status)
+	return podstatus.IsReady(&p.writer.newestPod(e, pod).Status)
 }
 
 // desiredStatus computes the status of a Pod from its current status and the state of the base.
-func (p *Provider) desiredStatus(e *podRecord, b base.Snapshot, before corev1.PodStatus) corev1.PodStatus {
+func (p *Provider) desiredStatus(e *podRecord, b base.Snapshot, oldStatus corev1.PodStatus) corev1.PodStatus {
 	pod, modules := p.moduleStates(e, b)
-	return podstatus.Of(pod, b, modules, p.opts.FailedPods, before, time.Now())
+	return podstatus.Of(pod, b, modules, p.opts.FailedPods, oldStatus, time.Now())
 }
 
 // writeStatus writes the status of a Pod, and returns true. If the readiness of the Pod is no longer as planned, it
 // writes nothing and returns false.
 func (p *Provider) writeStatus(ctx context.Context, e *podRecord, pod *corev1.Pod, b base.Snapshot,
 	ready bool) (asPlanned bool, err error) {
-	deleted, err := p.writer.write(ctx, e, pod, func(before corev1.PodStatus) corev1.PodStatus {
+	deleted, err := p.writer.write(ctx, e, pod, func(oldStatus corev1.PodStatus) corev1.PodStatus {
 		if newest, known := p.registry.Get(b.Identity); known { // b may be old if the previous write was slow
 			b = newest
 		}
-		status := p.desiredStatus(e, b, before)
+		status := p.desiredStatus(e, b, oldStatus)
 		asPlanned = podstatus.IsReady(&status) == ready
 		if !asPlanned {
-			return before
+			return oldStatus
 		}
 		return status
 	})
@@ -320,7 +320,7 @@ func (p *Provider) startReplaceDrain(key slotKey) {
 
 // moduleStates returns a Pod and the states of its modules on the base.
 func (p *Provider) moduleStates(e *podRecord, b base.Snapshot) (pod *corev1.Pod, list []podstatus.Module) {
-	p.store.read(func() {
+	p.store.withReadLock(func() {
 		pod = e.pod
 		for _, m := range e.modules {
 			s := podstatus.Module{Module: m.Module, Invalid: m.invalid, Origin: e.origins[m.Name]}

@@ -33,7 +33,7 @@ func (p *Provider) reconcile(ctx context.Context, key slotKey) (time.Duration, e
 		if !known || b.Liveness != base.Reachable || !p.store.hasSlot(key) {
 			return 0, nil
 		}
-		action := p.plan(key, b)
+		action := p.nextAction(key, b)
 		if action.Kind == plan.NoAction {
 			if action.NeedsList {
 				p.requestList(ctx, b)
@@ -82,8 +82,9 @@ func ignoreCancelled(ctx context.Context, err error) error {
 	return nil
 }
 
-// plan returns the next action for a module slot, and marks the Pods whose modules are all uninstalled as finished.
-func (p *Provider) plan(key slotKey, b base.Snapshot) (action plan.Action) {
+// nextAction returns the next action for a module slot, and marks the Pods whose modules are all uninstalled as
+// finished.
+func (p *Provider) nextAction(key slotKey, b base.Snapshot) (action plan.Action) {
 	lag := p.opts.EndpointLag()
 	p.store.change(func() {
 		l := p.store.slot(key)
@@ -156,7 +157,7 @@ func (p *Provider) planInput(key slotKey, l *moduleSlot, snapshots []podSnapshot
 	if r := l.memory.Replacing; r != nil && !r.NotReady.IsZero() {
 		for _, v := range snapshots {
 			if v.module.Version == r.Module.Version { // with any URL: the installed jar serves all of these Pods
-				in.ReplacedEndpoints = in.ReplacedEndpoints.With(
+				in.ReplacedEndpoints = in.ReplacedEndpoints.WithPod(
 					p.endpointsDrainedSince(v.podRecord, r.NotReady, in.Now, key))
 			}
 		}
@@ -183,7 +184,7 @@ func (p *Provider) addTerminating(t plan.TerminatingVersion, v podSnapshot, want
 	t.SuccessorExpected = t.SuccessorExpected || !wanted && p.rollouts.mayGetSuccessor(pod)
 	t.PreStop = max(t.PreStop, min(v.module.preStop, t.Until.Sub(t.Since)))
 	if now.Before(t.Until) {
-		t.Endpoints = t.Endpoints.With(p.endpointsDrainedSince(v.podRecord, v.notReadySince, now, key))
+		t.Endpoints = t.Endpoints.WithPod(p.endpointsDrainedSince(v.podRecord, v.notReadySince, now, key))
 	}
 	return t
 }
@@ -276,7 +277,7 @@ func (p *Provider) isStillPlanned(key slotKey, action plan.Action) bool {
 	if !known {
 		return false
 	}
-	now := p.plan(key, b)
+	now := p.nextAction(key, b)
 	conflictGone := action.Kind == plan.UninstallConflicting && now.Kind == plan.DoInstall &&
 		now.Module == action.Conflicting
 	return conflictGone || now.Kind == action.Kind && now.Module == action.Module
@@ -321,7 +322,7 @@ func (p *Provider) recordResult(key slotKey, a plan.Attempt, b base.Snapshot, er
 func (p *Provider) reportInvalid(e *podRecord) {
 	var pod *corev1.Pod
 	var modules []module
-	p.store.read(func() { pod, modules = e.pod, e.modules })
+	p.store.withReadLock(func() { pod, modules = e.pod, e.modules })
 	for _, m := range modules {
 		if m.invalid != nil && pod.DeletionTimestamp == nil {
 			p.opts.Recorder.Event(pod, corev1.EventTypeWarning, errcode.Of(m.invalid).Type(),

@@ -30,9 +30,9 @@ type rolloutCount struct {
 func (r *rollouts) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { r.add(obj.(*corev1.Pod), 1) },
-		UpdateFunc: func(before, obj any) {
+		UpdateFunc: func(oldObj, obj any) {
 			r.add(obj.(*corev1.Pod), 1)
-			r.add(before.(*corev1.Pod), -1)
+			r.add(oldObj.(*corev1.Pod), -1)
 		},
 		DeleteFunc: func(obj any) {
 			if pod := podOf(obj); pod != nil {

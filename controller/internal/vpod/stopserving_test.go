@@ -31,7 +31,7 @@ func stopServingAndCheck(t *testing.T, w *fixture) {
 func wantNoActivity(t *testing.T, w *fixture) {
 	t.Helper()
 	synctest.Wait() // without advancing the time
-	if o, p := w.operators.Depth(), w.publishers.Depth(); o+p > 0 {
+	if o, p := w.operators.Pending(), w.publishers.Pending(); o+p > 0 {
 		t.Errorf("%d operators and %d publishers are still active", o, p)
 	}
 	w.base.takeCommands()
@@ -40,7 +40,7 @@ func wantNoActivity(t *testing.T, w *fixture) {
 	wantEqual(t, "commands afterwards", []string(nil), w.base.takeCommands())
 	wantEqual(t, "writes afterwards", []string{}, writes(w)[before:])
 	wantEqual(t, "module slots", []string(nil), w.store.moduleNames("a"))
-	if n := w.operators.Depth() + w.publishers.Depth(); n > 0 {
+	if n := w.operators.Pending() + w.publishers.Pending(); n > 0 {
 		t.Errorf("%d workers are active after an hour", n)
 	}
 }

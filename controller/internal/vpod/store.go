@@ -86,7 +86,7 @@ type podSnapshot struct {
 	*podRecord
 	podState
 	module   module
-	sortTime time.Time // sort key of the Pod; see older
+	sortTime time.Time // sort key of the Pod; see compareAge
 }
 
 // wants reports whether the Pod requires that its module is installed on the base.
@@ -198,7 +198,7 @@ func (s *store) putPod(pod *corev1.Pod, identity string, modules []module) (e *p
 	e.pod, e.modules, e.outdated = pod, modules, s.isOutdated(pod)
 	s.leaveSlots(e, before)
 	for _, m := range modules {
-		i := slices.IndexFunc(before, func(was module) bool { return was.Name == m.Name })
+		i := slices.IndexFunc(before, func(old module) bool { return old.Name == m.Name })
 		if i >= 0 && before[i].Module == m.Module && before[i].pending == m.pending &&
 			(before[i].invalid == nil) == (m.invalid == nil) && !again {
 			continue
@@ -224,9 +224,9 @@ func (s *store) putPod(pod *corev1.Pod, identity string, modules []module) (e *p
 
 // leaveSlots removes a Pod from the slots of containers that are no longer modules. The image of such a container was
 // a URL before, and the container never had a version. The caller holds the lock.
-func (s *store) leaveSlots(e *podRecord, before []module) {
+func (s *store) leaveSlots(e *podRecord, oldModules []module) {
 	names := e.moduleNames()
-	for _, m := range before {
+	for _, m := range oldModules {
 		if !slices.Contains(names, m.Name) {
 			s.leaveSlot(e, m.Name)
 		}
@@ -333,7 +333,7 @@ func (s *store) get(uid types.UID) (*podRecord, bool) {
 
 // podsUsing returns the Pods that read a module version from a ConfigMap.
 func (s *store) podsUsing(name types.NamespacedName) (pods []*corev1.Pod) {
-	s.read(func() {
+	s.withReadLock(func() {
 		for _, e := range s.byUID {
 			if slices.ContainsFunc(e.pod.Spec.Containers, func(c corev1.Container) bool {
 				return slices.ContainsFunc(workload.VersionSources(e.pod.Namespace, c),
@@ -372,7 +372,7 @@ func (s *store) hasSlot(key slotKey) bool {
 
 // snapshots returns snapshots of all Pods of a module slot, sorted from oldest to newest.
 func (s *store) snapshots(key slotKey) (snapshots []podSnapshot) {
-	s.read(func() {
+	s.withReadLock(func() {
 		if l := s.slot(key); l != nil {
 			snapshots = l.snapshots(key.module)
 		}
@@ -399,15 +399,15 @@ func (l *moduleSlot) snapshots(name string) []podSnapshot {
 		}
 		snapshots = append(snapshots, v)
 	}
-	slices.SortFunc(snapshots, older)
+	slices.SortFunc(snapshots, compareAge)
 	return snapshots
 }
 
-// older compares Pods by creation time. The oldest Pod sorts first. A Pod that is up to date sorts after the outdated
-// Pods of the same workload. Pods that were created in the same second are compared by their stage, then by the order
-// in which they were added. The stage comes first because a controller that starts during a rollout receives the Pods
-// in any order.
-func older(a, b podSnapshot) int {
+// compareAge compares Pods by creation time. The oldest Pod sorts first. A Pod that is up to date sorts after the
+// outdated Pods of the same workload. Pods that were created in the same second are compared by their stage, then by
+// the order in which they were added. The stage comes first because a controller that starts during a rollout receives
+// the Pods in any order.
+func compareAge(a, b podSnapshot) int {
 	current := func(v podSnapshot) int {
 		if v.outdated {
 			return 0
@@ -427,28 +427,29 @@ func (s *store) moduleNames(identity string) []string {
 
 // forgetFailures removes the recorded failures on a base for which match returns true, and reports whether it removed
 // any.
-func (s *store) forgetFailures(identity string, match func(plan.Failure) bool) (forgot bool) {
+func (s *store) forgetFailures(identity string, match func(plan.Failure) bool) (removed bool) {
 	s.change(func() {
 		for _, l := range s.byBase[identity] {
 			before := len(l.memory.Failed)
 			maps.DeleteFunc(l.memory.Failed, func(_ plan.Attempt, f plan.Failure) bool { return match(f) })
-			forgot = forgot || len(l.memory.Failed) < before
+			removed = removed || len(l.memory.Failed) < before
 		}
 	})
-	return forgot
+	return removed
 }
 
 // recordInstall records an install before the command is sent. If the base does not answer, it may still install the
 // version until the time inDoubt. recordInstall returns the previous record of the version, and false if the slot no
 // longer exists.
-func (s *store) recordInstall(key slotKey, m arklet.Module, inDoubt time.Time) (before plan.InstalledVersion, ok bool) {
+func (s *store) recordInstall(key slotKey, m arklet.Module,
+	inDoubt time.Time) (oldVersion plan.InstalledVersion, ok bool) {
 	s.change(func() {
 		l := s.slot(key)
 		ok = l != nil
 		if !ok {
 			return
 		}
-		before = l.memory.Installed[m.Version]
+		oldVersion = l.memory.Installed[m.Version]
 		l.memory.Installed[m.Version] = plan.InstalledVersion{URL: m.URL, InDoubtUntil: inDoubt}
 		origin := api.ReasonInstalled
 		if r := l.memory.Replacing; r != nil && r.Module == m {
@@ -460,15 +461,15 @@ func (s *store) recordInstall(key slotKey, m arklet.Module, inDoubt time.Time) (
 			}
 		}
 	})
-	return before, ok
+	return oldVersion, ok
 }
 
 // revertInstall restores the previous record of a version after the base refused the install. The previous record is
 // needed because an earlier install of another jar of the version may still succeed.
-func (s *store) revertInstall(key slotKey, m arklet.Module, before plan.InstalledVersion) {
+func (s *store) revertInstall(key slotKey, m arklet.Module, oldVersion plan.InstalledVersion) {
 	s.change(func() {
 		if l := s.slot(key); l != nil && l.memory.Installed[m.Version].URL == m.URL {
-			l.memory.Update(m.Version, func(installed *plan.InstalledVersion) { *installed = before })
+			l.memory.Update(m.Version, func(installed *plan.InstalledVersion) { *installed = oldVersion })
 		}
 	})
 }
@@ -482,8 +483,8 @@ func (s *store) confirmInstall(key slotKey, m arklet.Module) {
 	})
 }
 
-// read calls f with the read lock held.
-func (s *store) read(f func()) {
+// withReadLock calls f with the read lock held.
+func (s *store) withReadLock(f func()) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	f()

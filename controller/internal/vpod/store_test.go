@@ -29,19 +29,19 @@ func TestOrderOfPodsOfTheSameSecond(t *testing.T) {
 		}
 		return p
 	}
-	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+	const conditionTrue, conditionFalse = corev1.ConditionTrue, corev1.ConditionFalse
 	for _, c := range []struct {
 		name string
 		pods []*corev1.Pod // Pods in the order in which they are added
 	}{
 		{"new Pod not Ready yet",
-			[]*corev1.Pod{pod("new", no, "ContainersNotReady", ""), pod("old", yes, "", "")}},
+			[]*corev1.Pod{pod("new", conditionFalse, "ContainersNotReady", ""), pod("old", conditionTrue, "", "")}},
 		{"old Pod no longer Ready",
-			[]*corev1.Pod{pod("new", yes, "", ""), pod("old", no, api.ReasonDeactivated, "")}},
+			[]*corev1.Pod{pod("new", conditionTrue, "", ""), pod("old", conditionFalse, api.ReasonDeactivated, "")}},
 		{"both Ready, old Pod has a low deletion cost",
-			[]*corev1.Pod{pod("new", yes, "", ""), pod("old", yes, "", "-1")}},
+			[]*corev1.Pod{pod("new", conditionTrue, "", ""), pod("old", conditionTrue, "", "-1")}},
 		{"no status was written: by the order of addition",
-			[]*corev1.Pod{pod("old", no, "", ""), pod("new", no, "", "")}},
+			[]*corev1.Pod{pod("old", conditionFalse, "", ""), pod("new", conditionFalse, "", "")}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStore(func(*corev1.Pod) bool { return false })

@@ -32,8 +32,8 @@ func (t templates) registerHandlers(changed func(workload string)) error {
 			AddFunc: func(obj any) {
 				changed(workloadName(obj))
 			},
-			UpdateFunc: func(before, obj any) {
-				if before.(metav1.Object).GetGeneration() != obj.(metav1.Object).GetGeneration() {
+			UpdateFunc: func(oldObj, obj any) {
+				if oldObj.(metav1.Object).GetGeneration() != obj.(metav1.Object).GetGeneration() {
 					changed(workloadName(obj))
 				}
 			},
@@ -66,9 +66,9 @@ func workloadOf(pod *corev1.Pod) string {
 	return deploymentOf(pod)
 }
 
-// outdated reports whether the current template of a Pod's workload requests another module than the Pod does. It
+// isOutdated reports whether the current template of a Pod's workload requests another module than the Pod does. It
 // returns false if the workload is unknown.
-func (t templates) outdated(pod *corev1.Pod) bool {
+func (t templates) isOutdated(pod *corev1.Pod) bool {
 	name, isDaemonSet := strings.CutPrefix(workloadOf(pod), daemonSetPrefix)
 	known := t.deployments.GetIndexer()
 	if isDaemonSet {

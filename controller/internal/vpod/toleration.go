@@ -85,7 +85,7 @@ const (
 
 // syncPod performs the writes of a Pod that do not depend on a module slot: its tolerations, its deletion at the end
 // of the grace period, and the status of a Pod that is not a module. It returns the delay before the next call.
-func (p *Provider) syncPod(ctx context.Context, key podKey) (again time.Duration, err error) {
+func (p *Provider) syncPod(ctx context.Context, key podKey) (requeueAfter time.Duration, err error) {
 	name := types.NamespacedName(key)
 	pod, unmanaged := p.unmanaged.Get(name)
 	if !unmanaged {

@@ -41,10 +41,10 @@ func (w *lastWrite) observe(pod *corev1.Pod) (foreign bool) {
 		return true
 	}
 	defer w.mu.Unlock()
-	if !newer(w.resourceVersion, pod.ResourceVersion) {
+	if !isNewer(w.resourceVersion, pod.ResourceVersion) {
 		w.pod = nil
 	}
-	return newer(pod.ResourceVersion, w.resourceVersion)
+	return isNewer(pod.ResourceVersion, w.resourceVersion)
 }
 
 // writer writes Pods. Its methods block until the API server has acknowledged the write.
@@ -56,12 +56,12 @@ type writer struct {
 // write replaces the status of a Pod with the result of compute, if the two differ. compute receives the current
 // status. It is called again after a conflict. deleted reports whether the Pod does not exist any more.
 func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod,
-	compute func(before corev1.PodStatus) corev1.PodStatus) (deleted bool, err error) {
+	compute func(oldStatus corev1.PodStatus) corev1.PodStatus) (deleted bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	e.lastWrite.mu.Lock()
 	defer e.lastWrite.mu.Unlock()
-	live := w.newest(e, pod)
+	live := w.newestPod(e, pod)
 	for range 3 {
 		status := compute(live.Status)
 		if equality.Semantic.DeepEqual(live.Status, status) {
@@ -90,13 +90,13 @@ func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod,
 	return false, fmt.Errorf("updating the status of pod %s: 3 conflicts", nameOf(pod))
 }
 
-// newest returns the Pod from the last write or from the informer, whichever is newer. The caller holds written.mu.
-func (w *writer) newest(e *podRecord, pod *corev1.Pod) *corev1.Pod {
+// newestPod returns the Pod from the last write or from the informer, whichever is newer. The caller holds written.mu.
+func (w *writer) newestPod(e *podRecord, pod *corev1.Pod) *corev1.Pod {
 	live := pod
 	if cached, ok := w.pods.Get(nameOf(pod)); ok && cached.UID == e.uid {
 		live = cached
 	}
-	if e.lastWrite.pod != nil && !newer(live.ResourceVersion, e.lastWrite.resourceVersion) {
+	if e.lastWrite.pod != nil && !isNewer(live.ResourceVersion, e.lastWrite.resourceVersion) {
 		return e.lastWrite.pod
 	}
 	return live
@@ -106,14 +106,14 @@ func (w *writer) newest(e *podRecord, pod *corev1.Pod) *corev1.Pod {
 func (w *writer) status(e *podRecord, pod *corev1.Pod) corev1.PodStatus {
 	e.lastWrite.mu.Lock()
 	defer e.lastWrite.mu.Unlock()
-	return w.newest(e, pod).Status
+	return w.newestPod(e, pod).Status
 }
 
 // writeCompleted writes a status in which all containers have terminated, as the kubelet does before it deletes a Pod.
 func (w *writer) writeCompleted(ctx context.Context, e *podRecord, pod *corev1.Pod) error {
 	now := time.Now()
 	_, err := w.write(ctx, e, pod,
-		func(before corev1.PodStatus) corev1.PodStatus { return podstatus.Completed(before, now) })
+		func(oldStatus corev1.PodStatus) corev1.PodStatus { return podstatus.Completed(oldStatus, now) })
 	return err
 }
 
@@ -125,7 +125,7 @@ const deleteFirstCost = "-1"
 func (w *writer) preferDeletion(ctx context.Context, e *podRecord, pod *corev1.Pod, prefer bool) error {
 	e.lastWrite.mu.Lock()
 	defer e.lastWrite.mu.Unlock()
-	have := w.newest(e, pod).Annotations
+	have := w.newestPod(e, pod).Annotations
 	previous, marked := have[labels.DeletionCost]
 	if marked == prefer {
 		return nil
@@ -183,8 +183,8 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// newer reports whether the resource version a of an object is newer than b.
-func newer(a, b string) bool {
+// isNewer reports whether the resource version a of an object is newer than b.
+func isNewer(a, b string) bool {
 	c, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && c > 0
 }

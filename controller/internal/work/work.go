@@ -17,7 +17,7 @@ import (
 type Options[K comparable] struct {
 	// Do handles a key, and returns the delay before the next call for this key; 0 means that the next call happens
 	// after the next Add. Calls for a key do not overlap.
-	Do func(ctx context.Context, key K) (again time.Duration, err error)
+	Do func(ctx context.Context, key K) (requeueAfter time.Duration, err error)
 	// Workers is the maximum number of concurrent calls of Do; 0 means no limit.
 	Workers int
 	// MinDelay and MaxDelay are the minimum and maximum delay after an error. The delay doubles with each consecutive
@@ -57,11 +57,11 @@ func (q *Queue[K]) AddAfter(key K, d time.Duration) { q.keys.AddAfter(key, d) }
 // Len returns the number of keys that wait to be handled.
 func (q *Queue[K]) Len() int { return q.keys.Len() }
 
-// Depth returns the number of keys that are being handled or wait to be handled.
-func (q *Queue[K]) Depth() int { return int(q.busy.Load()) + q.keys.Len() }
+// Pending returns the number of keys that are being handled or wait to be handled.
+func (q *Queue[K]) Pending() int { return int(q.busy.Load()) + q.keys.Len() }
 
-// Behind reports whether keys wait because all workers are busy.
-func (q *Queue[K]) Behind() bool {
+// IsBehind reports whether keys wait because all workers are busy.
+func (q *Queue[K]) IsBehind() bool {
 	return q.o.Workers > 0 && q.busy.Load() >= int64(q.o.Workers) && q.keys.Len() > 0
 }
 

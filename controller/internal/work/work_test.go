@@ -54,13 +54,13 @@ func TestQueueDoesNotHandleAKeyConcurrently(t *testing.T) {
 		q.Add("a")
 		q.Add("b")
 		synctest.Wait()
-		if got := handled(); !slices.Equal(got, []string{"a", "b"}) || q.Depth() != 2 {
-			t.Fatalf("handled %q, depth %d while a is being handled; want a and b, depth 2", got, q.Depth())
+		if got := handled(); !slices.Equal(got, []string{"a", "b"}) || q.Pending() != 2 {
+			t.Fatalf("handled %q, depth %d while a is being handled; want a and b, depth 2", got, q.Pending())
 		}
 		close(release)
 		synctest.Wait()
-		if got := handled(); !slices.Equal(got, []string{"a", "b", "a"}) || q.Depth() != 0 {
-			t.Errorf("handled %q, depth %d; want a, b and a, depth 0", got, q.Depth())
+		if got := handled(); !slices.Equal(got, []string{"a", "b", "a"}) || q.Pending() != 0 {
+			t.Errorf("handled %q, depth %d; want a, b and a, depth 0", got, q.Pending())
 		}
 	})
 }
@@ -104,14 +104,14 @@ func TestQueueBehind(t *testing.T) {
 			Do: func(context.Context, string) (time.Duration, error) { <-release; return 0, nil }})
 		q.Add("a")
 		synctest.Wait()
-		if q.Behind() {
+		if q.IsBehind() {
 			t.Error("Behind returns true although no key waits")
 		}
 		for _, key := range []string{"b", "c"} {
 			q.Add(key)
 			synctest.Wait()
 		}
-		if !q.Behind() {
+		if !q.IsBehind() {
 			t.Error("Behind returns false although keys wait")
 		}
 		close(release)

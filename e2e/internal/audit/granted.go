@@ -31,7 +31,7 @@ func Granted() (*Grants, error) {
 		}
 		var role rbacv1.Role // a ClusterRole has the same field for rules
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role); err != nil {
-			return nil, fmt.Errorf("reading %s %s: %w", object.GetKind(), object.GetName(), err)
+			return nil, fmt.Errorf("decoding %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 		for _, rule := range role.Rules {
 			if len(rule.ResourceNames)+len(rule.NonResourceURLs) > 0 {
@@ -58,8 +58,8 @@ func (g *Grants) add(resource, namespace string, verbs []string) {
 	}
 }
 
-// Beyond returns the kinds of requests in the log that no rule allows, sorted.
-func (g *Grants) Beyond(l *Log) []string {
+// Violations returns the kinds of requests in the log that no rule allows, sorted.
+func (g *Grants) Violations(l *Log) []string {
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(l.Requests)) {
 		if !g.kinds[kind] {

@@ -121,7 +121,7 @@ func (b *Box) WriteConfig(spec v1alpha1.Spec) (string, error) {
 	config.APIVersion, config.Kind = v1alpha1.APIVersion, v1alpha1.Kind
 	text, err := yaml.Marshal(config)
 	if err != nil {
-		return "", fmt.Errorf("writing the configuration of sandbox %s: %w", b.Name, err)
+		return "", fmt.Errorf("encoding the configuration of sandbox %s: %w", b.Name, err)
 	}
 	file := filepath.Join(b.Home, b.Name+".yaml")
 	return file, os.WriteFile(file, text, 0o600)

@@ -66,8 +66,8 @@ func (b *Box) races() error {
 	return nil
 }
 
-// Keep copies the logs of the sandbox to e2e/artifacts/NAME, and prints the path of this directory.
-func (b *Box) Keep(name string) {
+// SaveLogs copies the logs of the sandbox to e2e/artifacts/NAME, and prints the path of this directory.
+func (b *Box) SaveLogs(name string) {
 	folder, err := check.Artifacts(filepath.Join(repository(), "e2e"), name)
 	if err == nil {
 		err = os.CopyFS(folder, os.DirFS(filepath.Dir(b.Log(""))))
@@ -80,10 +80,10 @@ var Env = env.NewWithConfig(envconf.New().WithFailFast())
 
 // Main runs the tests of a package that share one sandbox, and returns the exit status. setUp starts the sandbox. At
 // most parallel tests run concurrently; 0 means Go's default. If a test fails, Main saves the logs of the sandbox.
-// Main then calls the functions in after, and finally removes the sandbox. If one of the functions returns an error,
+// Main then calls the functions in checks, and finally removes the sandbox. If one of the functions returns an error,
 // the exit status is 1.
 func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *Box) error,
-	after ...func() error) (code int) {
+	checks ...func() error) (code int) {
 	flag.Parse()
 	if parallel > 0 {
 		if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
@@ -98,9 +98,9 @@ func Main(m *testing.M, kind string, parallel int, setUp func(context.Context, *
 	Env.Setup(func(ctx context.Context, _ *envconf.Config) (context.Context, error) { return ctx, setUp(ctx, b) })
 	code = Env.Run(m)
 	if code != 0 {
-		b.Keep(kind)
+		b.SaveLogs(kind)
 	}
-	for _, check := range after {
+	for _, check := range checks {
 		err = errors.Join(err, check())
 	}
 	if err := errors.Join(err, b.Remove(context.Background())); err != nil {
@@ -121,7 +121,7 @@ func (b *Box) Client() (kubernetes.Interface, error) {
 
 // Heartbeats returns the URL to which bases send heartbeats to the sandbox's controller over HTTP.
 func (b *Box) Heartbeats() (string, error) {
-	addr, err := Logged(b.Log(ControllerBinary), `msg="receiving heartbeats over HTTP" addr=`)
+	addr, err := FindLogWord(b.Log(ControllerBinary), `msg="receiving heartbeats over HTTP" addr=`)
 	if err != nil {
 		return "", err
 	}
@@ -132,9 +132,9 @@ func (b *Box) Heartbeats() (string, error) {
 	return "http://" + addr + "/" + string(token), nil
 }
 
-// Logged returns the word that follows the last occurrence of text in a log file. It returns an error if the file
+// FindLogWord returns the word that follows the last occurrence of text in a log file. It returns an error if the file
 // does not contain text.
-func Logged(file, text string) (word string, err error) {
+func FindLogWord(file, text string) (word string, err error) {
 	log, err := os.ReadFile(file)
 	if err != nil {
 		return "", fmt.Errorf("searching for %q: %w", text, err)

@@ -10,7 +10,7 @@ import (
 
 // ControllerMetrics returns the metrics of the module controller.
 func (b *Box) ControllerMetrics(ctx context.Context) (bench.Metrics, error) {
-	addr, err := Logged(b.Log(ControllerBinary), "msg=serving what=metrics addr=")
+	addr, err := FindLogWord(b.Log(ControllerBinary), "msg=serving what=metrics addr=")
 	if err != nil {
 		return nil, err
 	}

@@ -21,11 +21,11 @@ const answerTime = 20 * time.Second
 func (f *Files) Connect() (paho.Client, error) {
 	authority, err := os.ReadFile(f.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to mosquitto: %w", err)
+		return nil, fmt.Errorf("reading the CA certificate of mosquitto: %w", err)
 	}
 	password, err := os.ReadFile(f.Passwords[User])
 	if err != nil {
-		return nil, fmt.Errorf("connecting to mosquitto: %w", err)
+		return nil, fmt.Errorf("reading the password for mosquitto: %w", err)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
@@ -33,14 +33,14 @@ func (f *Files) Connect() (paho.Client, error) {
 		SetUsername(User).SetPassword(string(password)).SetTLSConfig(
 		&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}).
 		SetAutoReconnect(false))
-	if err := answer(c.Connect()); err != nil {
+	if err := waitForToken(c.Connect()); err != nil {
 		return nil, fmt.Errorf("connecting to mosquitto: %w", err)
 	}
 	return c, nil
 }
 
-// Retained returns the topics that have a retained message. It omits the broker's own status topics.
-func (f *Files) Retained(ctx context.Context) ([]string, error) {
+// RetainedTopics returns the topics that have a retained message. It omits the broker's own status topics.
+func (f *Files) RetainedTopics(ctx context.Context) ([]string, error) {
 	c, err := f.Connect()
 	if err != nil {
 		return nil, err
@@ -48,10 +48,11 @@ func (f *Files) Retained(ctx context.Context) ([]string, error) {
 	defer c.Disconnect(0)
 	end := "e2e/" + rand.Text()
 	heard := make(chan paho.Message, 1000)
-	if err := answer(c.Subscribe("#", 1, func(_ paho.Client, m paho.Message) { heard <- m })); err != nil {
+	if err := waitForToken(c.Subscribe("#", 1, func(_ paho.Client, m paho.Message) { heard <- m })); err != nil {
 		return nil, fmt.Errorf("subscribing to mosquitto: %w", err)
 	}
-	if err := answer(c.Publish(end, 1, false, "")); err != nil { // the broker delivers all retained messages before it
+	// The broker delivers all retained messages before this one.
+	if err := waitForToken(c.Publish(end, 1, false, "")); err != nil {
 		return nil, fmt.Errorf("publishing to mosquitto: %w", err)
 	}
 	var topics []string
@@ -70,7 +71,7 @@ func (f *Files) Retained(ctx context.Context) ([]string, error) {
 	}
 }
 
-func answer(token paho.Token) error {
+func waitForToken(token paho.Token) error {
 	if !token.WaitTimeout(answerTime) {
 		return errors.New("no response from mosquitto")
 	}

@@ -93,7 +93,7 @@ func Start(ctx context.Context, folder string) (*Process, error) {
 	// without this user, Mosquitto as root would switch to a user that cannot read the directory
 	me, err := user.Current()
 	if err != nil {
-		return nil, fmt.Errorf("starting mosquitto: %w", err)
+		return nil, fmt.Errorf("looking up the current user: %w", err)
 	}
 	for attempt := 1; ; attempt++ {
 		l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))

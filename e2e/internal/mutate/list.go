@@ -6,8 +6,8 @@ var All = []Mutation{
 		Name: "reverse-handover", What: "The new Pod becomes Ready before the old Pod becomes Not Ready",
 		Edits: []Edit{{
 			"controller/internal/handover/handover.go",
-			`return slices.Concat(down, up, same)`,
-			`return slices.Concat(up, down, same)`,
+			`return slices.Concat(turnNotReady, turnReady, keepReady)`,
+			`return slices.Concat(turnReady, turnNotReady, keepReady)`,
 		}},
 	},
 	{

@@ -114,7 +114,7 @@ func (c *Client) Run(ctx context.Context) error {
 }
 
 // serve reads packets from a connection until the connection ends.
-func (c *Client) serve(ctx context.Context, cn *conn, first bool) error {
+func (c *Client) serve(ctx context.Context, cn *conn, firstConnect bool) error {
 	c.mu.Lock()
 	if c.held != nil {
 		c.mu.Unlock()
@@ -132,7 +132,7 @@ func (c *Client) serve(ctx context.Context, cn *conn, first bool) error {
 	}()
 	stop := context.AfterFunc(ctx, cn.close)
 	defer stop()
-	c.opts.OnConnect(first)
+	c.opts.OnConnect(firstConnect)
 	cn.startKeepAlive()
 	return cn.read()
 }

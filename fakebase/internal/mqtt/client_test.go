@@ -61,10 +61,10 @@ func run(t *testing.T, c *Client) {
 	})
 }
 
-// read reads a packet. It also decodes the packets that only clients send: CONNECT, SUBSCRIBE and PINGREQ.
-func (s *server) read() packets.Packet {
+// readPacket reads a packet. It also decodes the packets that only clients send: CONNECT, SUBSCRIBE and PINGREQ.
+func (s *server) readPacket() packets.Packet {
 	s.t.Helper()
-	pk, body, err := s.raw()
+	pk, body, err := s.readRawPacket()
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func (s *server) read() packets.Packet {
 	return pk
 }
 
-func (s *server) raw() (packets.Packet, []byte, error) {
+func (s *server) readRawPacket() (packets.Packet, []byte, error) {
 	pk := packets.Packet{ProtocolVersion: 4}
 	head, err := s.c.br.ReadByte()
 	if err != nil {
@@ -127,20 +127,20 @@ func TestHandshakeAndTraffic(t *testing.T) {
 		}
 		run(t, c)
 		s := <-connections
-		connect := s.read().Connect
+		connect := s.readPacket().Connect
 		if connect.ClientIdentifier != "p@@@b1" || string(connect.Username) != "u" || string(connect.Password) != "s" ||
 			!connect.Clean || connect.Keepalive != 60 || connect.WillFlag {
 			t.Errorf("CONNECT = %+v", connect)
 		}
 		s.write(0x20, 2, 0, 0)
-		sub := s.read()
+		sub := s.readPacket()
 		if len(sub.Filters) != 2 || sub.Filters[0].Filter != "a/+" || sub.Filters[0].Qos != 1 ||
 			sub.Filters[1].Filter != "b" {
 			t.Errorf("SUBSCRIBE = %+v", sub.Filters)
 		}
 		s.write(0x90, 4, byte(sub.PacketID>>8), byte(sub.PacketID), 1, 1)
 		s.write(0x32, 7, 0, 1, 'b', 0, 9, 'h', 'i')
-		if ack := s.read(); ack.FixedHeader.Type != packets.Puback || ack.PacketID != 9 {
+		if ack := s.readPacket(); ack.FixedHeader.Type != packets.Puback || ack.PacketID != 9 {
 			t.Errorf("PUBACK = %+v, want packet ID 9", ack)
 		}
 		if m := <-got; m != "b hi" {
@@ -153,7 +153,7 @@ func TestHandshakeAndTraffic(t *testing.T) {
 		if err := c.Publish("t", []byte("data")); err != nil {
 			t.Fatal(err)
 		}
-		pub := s.read()
+		pub := s.readPacket()
 		if pub.FixedHeader.Qos != 1 || pub.FixedHeader.Retain || pub.TopicName != "t" ||
 			string(pub.Payload) != "data" || pub.PacketID == 0 {
 			t.Errorf("PUBLISH = %+v", pub)
@@ -166,11 +166,11 @@ func TestKeepAlive(t *testing.T) {
 		c, connections := newClient(t, nil)
 		run(t, c)
 		s := <-connections
-		s.read()
+		s.readPacket()
 		begun := time.Now()
 		s.write(0x20, 2, 0, 0)
 		for i := range 3 {
-			if pk := s.read(); pk.FixedHeader.Type != packets.Pingreq {
+			if pk := s.readPacket(); pk.FixedHeader.Type != packets.Pingreq {
 				t.Fatalf("packet type = %d, want PINGREQ", pk.FixedHeader.Type)
 			}
 			if idle := time.Since(begun); idle > KeepAlive {
@@ -181,7 +181,7 @@ func TestKeepAlive(t *testing.T) {
 		}
 		// The client closes the connection after one and a half KeepAlive without a response.
 		for {
-			if _, _, err := s.raw(); err != nil {
+			if _, _, err := s.readRawPacket(); err != nil {
 				break
 			}
 		}
@@ -204,11 +204,11 @@ func TestBackoff(t *testing.T) {
 			if at := time.Since(begun); at != want*time.Second {
 				t.Errorf("attempt after %s, want %ds", at, want)
 			}
-			s.read()
+			s.readPacket()
 			_ = s.conn.Close()
 		}
 		s := <-connections // after 15 s; the broker accepts it
-		s.read()
+		s.readPacket()
 		s.write(0x20, 2, 0, 0)
 		synctest.Wait()
 		begun = time.Now()
@@ -226,7 +226,7 @@ func TestHoldAndRelease(t *testing.T) {
 		c, connections := newClient(t, func(o *Options) { o.OnLost = func(err error) { lost <- err } })
 		run(t, c)
 		s := <-connections
-		s.read()
+		s.readPacket()
 		s.write(0x20, 2, 0, 0)
 		synctest.Wait()
 		if !c.Connected() {
@@ -265,7 +265,7 @@ func TestRunErrorsAndLimits(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- c.Run(t.Context()) }()
 				s := <-connections
-				s.read()
+				s.readPacket()
 				_, _ = s.conn.Write(tt.answer) // the client may close the connection first
 				if err := <-done; err == nil || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("Run() = %v, want %q", err, tt.want)
@@ -279,7 +279,7 @@ func TestRunErrorsAndLimits(t *testing.T) {
 			done := make(chan error, 1)
 			begun := time.Now()
 			go func() { done <- c.Run(t.Context()) }()
-			(<-connections).read()
+			(<-connections).readPacket()
 			if err := <-done; err == nil || time.Since(begun) != 30*time.Second {
 				t.Errorf("Run() = %v after %s, want an error after 30s", err, time.Since(begun))
 			}
@@ -290,7 +290,7 @@ func TestRunErrorsAndLimits(t *testing.T) {
 			c, connections := newClient(t, nil)
 			run(t, c)
 			s := <-connections
-			s.read()
+			s.readPacket()
 			s.write(0x20, 2, 0, 0)
 			go func() { _, _ = io.Copy(io.Discard, s.conn) }()
 			synctest.Wait()

@@ -75,7 +75,7 @@ func (v *validator) broker(b *Broker, path *field.Path) {
 	if b.URL == "" {
 		external := *b
 		external.Port, external.TLS = 0, false
-		for _, name := range given(&external) {
+		for _, name := range nonZeroFields(&external) {
 			v.forbid(path.Child(name), "requires an external broker; set spec.broker.url, or remove this field")
 		}
 		return
@@ -96,7 +96,7 @@ func (v *validator) broker(b *Broker, path *field.Path) {
 	if (b.CertFile == "") != (b.KeyFile == "") {
 		v.invalid(path.Child("certFile"), b.CertFile, "must be set together with keyFile; set both or neither")
 	}
-	for _, name := range given(&Broker{CAFile: b.CAFile, CertFile: b.CertFile}) {
+	for _, name := range nonZeroFields(&Broker{CAFile: b.CAFile, CertFile: b.CertFile}) {
 		if !at.TLS {
 			v.forbid(path.Child(name),
 				"requires a broker with TLS; use mqtts:// in spec.broker.url, or remove this field")

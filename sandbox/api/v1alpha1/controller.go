@@ -185,7 +185,7 @@ func (v *validator) controllerInExistingCluster(s *Spec, path *field.Path) {
 	if s.Controller.Image == "" {
 		v.add(field.Required(path.Child("image"),
 			"the nodes of an existing cluster pull the image of the controller; build it with make image-controller, "+
-				"push it to a registry that they can reach, and set its name"))
+				"push it to a registry that the nodes can reach, and set its name"))
 	}
 	switch at, err := ParseBrokerURL(s.Broker.URL); {
 	case s.Broker.URL == "" && s.Fleet.Runtime != RuntimeCluster: // reports the same
@@ -222,7 +222,8 @@ func (v *validator) controller(s *Spec, path *field.Path) {
 		return
 	}
 	v.ownVariables(c.Env, path.Child("env"))
-	for _, name := range given(&Controller{Args: c.Args, WorkingDir: c.WorkingDir, Files: c.Files, Ready: c.Ready}) {
+	for _, name := range nonZeroFields(&Controller{Args: c.Args, WorkingDir: c.WorkingDir, Files: c.Files,
+		Ready: c.Ready}) {
 		v.forbid(path.Child(name),
 			"requires a custom controller; set its program in spec.controller.command, or remove this field")
 	}

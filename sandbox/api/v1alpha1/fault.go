@@ -323,7 +323,7 @@ func (v *validator) fault(target FaultTarget, f *Fault, at *field.Path) {
 		v.add(field.NotSupported(at.Child("kind"), f.Kind, target.Kinds()))
 		return
 	}
-	v.unread(target, spec, f, at)
+	v.checkUsedFields(target, spec, f, at)
 	if target == TargetBase {
 		v.ofBase(f, at)
 		return
@@ -356,10 +356,10 @@ func (v *validator) fault(target FaultTarget, f *Fault, at *field.Path) {
 	}
 }
 
-// unread reports fields that the kind does not use, and a required field that is missing.
-func (v *validator) unread(target FaultTarget, spec faultSpec, f *Fault, at *field.Path) {
-	names := slices.DeleteFunc(given(f), func(name string) bool { return name == "match" })
-	for _, name := range given(&f.Match) {
+// checkUsedFields reports fields that the kind does not use, and a required field that is missing.
+func (v *validator) checkUsedFields(target FaultTarget, spec faultSpec, f *Fault, at *field.Path) {
+	names := slices.DeleteFunc(nonZeroFields(f), func(name string) bool { return name == "match" })
+	for _, name := range nonZeroFields(&f.Match) {
 		names = append(names, "match."+name)
 	}
 	reads := append(strings.Fields(spec.reads), "id", "kind", "for", "mayNotFire")
@@ -368,12 +368,12 @@ func (v *validator) unread(target FaultTarget, spec faultSpec, f *Fault, at *fie
 	}
 	for _, name := range names {
 		if !slices.Contains(reads, name) {
-			v.forbid(below(at, name), "is not supported by kind %s of target %s", f.Kind, target)
+			v.forbid(childPath(at, name), "is not supported by kind %s of target %s", f.Kind, target)
 		}
 	}
 	switch {
 	case spec.needs != "" && !slices.Contains(names, spec.needs):
-		v.add(field.Required(below(at, spec.needs), fmt.Sprintf("kind %s requires it", f.Kind)))
+		v.add(field.Required(childPath(at, spec.needs), fmt.Sprintf("kind %s requires it", f.Kind)))
 	case f.RetryAfter != 0 && f.Status != 429:
 		v.forbid(at.Child("retryAfter"), "requires status 429")
 	}
@@ -390,10 +390,10 @@ func (v *validator) ofBase(f *Fault, at *field.Path) {
 			continue
 		}
 		if value != "" && !strings.HasSuffix(name, ",") {
-			v.forbid(below(at, name), "%s %s", value, detail)
+			v.forbid(childPath(at, name), "%s %s", value, detail)
 			continue
 		}
-		v.forbid(below(at, strings.TrimSuffix(name, ",")), "%s", detail)
+		v.forbid(childPath(at, strings.TrimSuffix(name, ",")), "%s", detail)
 	}
 }
 
@@ -407,8 +407,8 @@ func parts(err error) []error {
 	return nil
 }
 
-// below appends a dotted path.
-func below(at *field.Path, path string) *field.Path {
+// childPath appends a dotted path.
+func childPath(at *field.Path, path string) *field.Path {
 	first, rest, more := strings.Cut(path, ".")
 	if more {
 		return at.Child(first, rest)

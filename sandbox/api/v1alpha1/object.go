@@ -96,8 +96,8 @@ func typeProblems(o map[string]any, at *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// part checks that a partial object selects objects by a name or by labels.
-func (v *validator) part(o Object, at *field.Path) {
+// checkPartialObject checks that a partial object selects objects by a name or by labels.
+func (v *validator) checkPartialObject(o Object, at *field.Path) {
 	v.errs = append(v.errs, typeProblems(o.Unstructured().Object, at)...)
 	metadata, _ := o["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)

@@ -50,7 +50,7 @@ type disruption struct {
 // one. If no field is set, it returns an empty name.
 func (a *Action) Get() (kind string, value any) {
 	v := reflect.ValueOf(a).Elem()
-	if set := given(a); len(set) > 0 {
+	if set := nonZeroFields(a); len(set) > 0 {
 		i := slices.Index(fieldsOf(a), set[0])
 		return set[0], v.Field(i).Interface()
 	}
@@ -101,8 +101,8 @@ func (a *Action) Inner() []Step {
 	return a.Steps
 }
 
-// given returns the YAML names of the struct fields that are set, in the order of the struct type.
-func given(of any) []string {
+// nonZeroFields returns the YAML names of the struct fields that are set, in the order of the struct type.
+func nonZeroFields(of any) []string {
 	v := reflect.Indirect(reflect.ValueOf(of))
 	var names []string
 	for i := range v.NumField() {

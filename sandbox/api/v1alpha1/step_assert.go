@@ -61,7 +61,7 @@ func (a *Assert) validate(v *validator, s *Step, at *field.Path) {
 			v.forbid(at.Child("absent"), "requires a resource; in cel, negate the condition")
 		}
 	} else {
-		v.part(a.Resource, at.Child("resource"))
+		v.checkPartialObject(a.Resource, at.Child("resource"))
 	}
 	if a.For != nil && s.Timeout != nil && a.For.Duration > 0 && a.For.Duration >= s.Timeout.Duration {
 		v.invalid(at.Child("for"), a.For.Duration.String(), "must be shorter than the timeout of the step, %s",

@@ -46,7 +46,7 @@ type FaultSelector struct {
 }
 
 func (a *FaultAction) title(kind string) string {
-	if len(given(a)) == 0 {
+	if len(nonZeroFields(a)) == 0 {
 		return kind
 	}
 	if s := a.Set; s != nil {
@@ -105,7 +105,7 @@ func (a *FaultAction) validate(v *validator, _ *Step, at *field.Path) {
 }
 
 // verb returns the YAML name of the field that is set: set, clear or await.
-func (a *FaultAction) verb() string { return given(a)[0] }
+func (a *FaultAction) verb() string { return nonZeroFields(a)[0] }
 
 func (v *validator) faultSet(s *FaultSet, at *field.Path) {
 	if s.Target == TargetBase || len(s.Bases) > 0 {

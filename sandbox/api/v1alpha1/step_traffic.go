@@ -106,7 +106,7 @@ func (t *TrafficAction) validate(v *validator, _ *Step, at *field.Path) {
 		}
 	case ViaBases:
 		if s.Service != "" || s.Port != "" {
-			v.forbid(at.Child(given(&Traffic{Service: s.Service, Port: s.Port})[0]), "requires via: service")
+			v.forbid(at.Child(nonZeroFields(&Traffic{Service: s.Service, Port: s.Port})[0]), "requires via: service")
 		}
 		v.bases(s.Bases, at.Child("bases"))
 	}

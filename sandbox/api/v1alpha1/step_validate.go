@@ -57,7 +57,7 @@ func (v *validator) step(s *Step, at *field.Path, list stepList) {
 
 // exactlyOne checks that exactly one field of a struct is set.
 func (v *validator) exactlyOne(of any, at *field.Path, rule string) bool {
-	switch set := given(of); len(set) {
+	switch set := nonZeroFields(of); len(set) {
 	case 1:
 		return true
 	case 0:

@@ -221,41 +221,41 @@ var checks = map[string]func(text string) string{
 		return dnsLabel(text, maxSetName)
 	},
 	"labelValue": func(text string) string {
-		return unless(len(validation.IsValidLabelValue(text)) == 0, "is not a valid label value; "+LabelValue)
+		return problemUnless(len(validation.IsValidLabelValue(text)) == 0, "is not a valid label value; "+LabelValue)
 	},
 	"nodeLabel": func(text string) string {
-		return unless(len(validation.IsValidLabelValue(text)) == 0,
+		return problemUnless(len(validation.IsValidLabelValue(text)) == 0,
 			"is not a valid label value for the Node; "+LabelValue)
 	},
 	"identifier": func(text string) string {
-		return unless(identifier.MatchString(text),
+		return problemUnless(identifier.MatchString(text),
 			"must consist of letters, digits and _, and not begin with a digit, because expressions use it")
 	},
 	"variable": func(text string) string {
-		return unless(identifier.MatchString(text), "is not the name of an environment variable")
+		return problemUnless(identifier.MatchString(text), "is not the name of an environment variable")
 	},
 	"quantity": func(text string) string {
 		q, err := resource.ParseQuantity(text)
-		return unless(err == nil && q.Sign() > 0, "must be a size such as 256Mi")
+		return problemUnless(err == nil && q.Sign() > 0, "must be a size such as 256Mi")
 	},
 	"endpoint": func(text string) string {
-		return unless(text == "health" || text == "info", "is not an endpoint of a base; use health or info")
+		return problemUnless(text == "health" || text == "info", "is not an endpoint of a base; use health or info")
 	},
 	"jar": func(text string) string {
 		u, err := url.Parse(text)
-		return unless(err == nil && slices.Contains([]string{"file", "http", "https"}, u.Scheme) &&
+		return problemUnless(err == nil && slices.Contains([]string{"file", "http", "https"}, u.Scheme) &&
 			strings.Contains(text, ".jar"),
 			"must be the file, http or https URL of a jar, such as https://modules.example/biz1-1.0.0-ark-biz.jar")
 	},
 }
 
 func dnsLabel(text string, most int) string {
-	return unless(len(validation.IsDNS1123Label(text)) == 0 && len(text) <= most, fmt.Sprintf(
+	return problemUnless(len(validation.IsDNS1123Label(text)) == 0 && len(text) <= most, fmt.Sprintf(
 		"must be a DNS label: at most %d lower-case letters, digits and hyphens, with a letter or digit at both ends",
 		most))
 }
 
-func unless(right bool, problem string) string {
+func problemUnless(right bool, problem string) string {
 	if right {
 		return ""
 	}

@@ -86,7 +86,8 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 			"requires the provider embedded; set spec.provider to embedded, or remove this field")
 	}
 	if s.Provider != ProviderKind {
-		for _, name := range given(&KindCluster{Nodes: s.Kind.Nodes, Image: s.Kind.Image, Version: s.Kind.Version}) {
+		for _, name := range nonZeroFields(&KindCluster{Nodes: s.Kind.Nodes, Image: s.Kind.Image,
+			Version: s.Kind.Version}) {
 			v.forbid(kind.Child(name), "requires the provider kind; set spec.provider to kind, or remove this field")
 		}
 		return
@@ -95,14 +96,14 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 		v.invalid(kind.Child("version"), s.Kind.Version, "must be a complete Kubernetes version, such as v1.36.3")
 	}
 	if s.Kind.Version != "" && s.Kind.Image != "" {
-		v.forbid(kind.Child("version"), "excludes spec.kind.image; remove one of them")
+		v.forbid(kind.Child("version"), "cannot be combined with spec.kind.image; remove one of them")
 	}
 }
 
 // pods validates the fields that only the runtime cluster supports.
 func (v *validator) pods(s *Spec, fleet *field.Path) {
 	if s.Fleet.Runtime != RuntimeCluster {
-		for _, name := range given(
+		for _, name := range nonZeroFields(
 			&Fleet{PerPod: s.Fleet.PerPod, Image: s.Fleet.Image, AgentImage: s.Fleet.AgentImage}) {
 			v.forbid(fleet.Child(name), "requires spec.fleet.runtime cluster; set it, or remove this field")
 		}
@@ -115,8 +116,7 @@ func (v *validator) pods(s *Spec, fleet *field.Path) {
 	case s.Provider == ProviderExisting && s.Fleet.Image == "":
 		v.add(field.Required(fleet.Child("image"),
 			"the nodes of an existing cluster pull the image of bases; build it with make "+
-				"image-fakebase, push it to a "+
-				"registry that they can reach, and set its name"))
+				"image-fakebase, push it to a registry that the nodes can reach, and set its name"))
 	}
 	if s.Fleet.AgentImage != "" && s.Provider == ProviderKind {
 		v.forbid(fleet.Child("agentImage"),
@@ -128,8 +128,7 @@ func (v *validator) pods(s *Spec, fleet *field.Path) {
 }
 
 const noBrokerHere = "Pods of an existing cluster cannot reach a broker on this machine; set the URL of a " +
-	"broker that they " +
-	"and this machine reach"
+	"broker that these Pods and this machine can reach"
 
 // ValidateName returns a one-sentence error if a name is not a valid sandbox name.
 func ValidateName(name string) error {

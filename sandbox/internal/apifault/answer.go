@@ -32,7 +32,7 @@ func errorStatus(code int, r *request, retryAfter time.Duration) metav1.Status {
 		return apierrors.NewResourceExpired("too old resource version").ErrStatus
 	case http.StatusUnauthorized:
 		return apierrors.NewUnauthorized(
-			"this port of the API proxy is reserved for one controller; use the token of its kubeconfig").ErrStatus
+			"this port of the API proxy is reserved for one controller; use that controller's kubeconfig").ErrStatus
 	default:
 		return apierrors.NewInternalError(errors.New("rejected by a fault of the sandbox")).ErrStatus
 	}

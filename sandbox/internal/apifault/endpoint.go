@@ -57,7 +57,7 @@ func newEndpoint(dir, name string, onBlocked func()) (*endpoint, error) {
 	}
 	certificate, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("reading the certificate of the API proxy: %w", err)
+		return nil, fmt.Errorf("parsing the certificate of the API proxy: %w", err)
 	}
 	e := &endpoint{valve: valve.New(onBlocked), token: rand.Text(),
 		kubeconfig: filepath.Join(dir, name+".view.kubeconfig")}
@@ -147,5 +147,5 @@ func (l valveListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.valve.Through(conn), nil
+	return l.valve.Wrap(conn), nil
 }

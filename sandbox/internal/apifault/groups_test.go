@@ -16,7 +16,7 @@ import (
 // TestFaultsOfGroups checks that fault IDs are unique within a group but may repeat in other groups, and that
 // clearing the faults of one group does not affect other groups.
 func TestFaultsOfGroups(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	refuse := func(group string) error {
 		x := v1alpha1.Fault{ID: "f1", Kind: v1alpha1.APIRefuse, Status: 500, Count: 9,
 			Match: v1alpha1.FaultMatch{Namespace: group}}
@@ -46,7 +46,7 @@ func TestFaultsOfGroups(t *testing.T) {
 // TestWritesOfGroups checks that Writes counts the writes to objects of the group and to objects without a group.
 // After ForgetGroup, it must count writes to objects of the deleted group as writes to objects without a group.
 func TestWritesOfGroups(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	began := time.Now()
 	writes := func(group string) map[string]int { return r.Writes(group).By[1] }
 	for _, namespace := range []string{"run", "other", "other", "ns"} {

@@ -38,15 +38,15 @@ func allowsStale(r *http.Request, q *request) bool {
 func fetch(ctx context.Context, to http.RoundTripper, original *http.Request) (*listResponse, error) {
 	response, err := to.RoundTrip(original.Clone(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", original.URL.Path, err)
+		return nil, fmt.Errorf("requesting the list %s: %w", original.URL.Path, err)
 	}
 	defer func() { _ = response.Body.Close() }() // the body has been read
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxListBytes+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("reading %s: %w", original.URL.Path, err)
+		return nil, fmt.Errorf("reading the list %s: %w", original.URL.Path, err)
 	case response.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("reading %s: %s", original.URL.Path, response.Status)
+		return nil, fmt.Errorf("requesting the list %s: %s", original.URL.Path, response.Status)
 	case len(body) > maxListBytes:
 		return nil, fmt.Errorf("the list %s is larger than %d MB", original.URL.Path, maxListBytes>>20)
 	}

@@ -90,7 +90,7 @@ func (p *Proxy) AddController(name string, n int) (kubeconfig string, err error)
 	}
 	next, err := rest.TransportFor(config)
 	if err != nil {
-		return "", fmt.Errorf("creating the client of the API server: %w", err)
+		return "", fmt.Errorf("creating the transport for the API server: %w", err)
 	}
 	d, known := p.endpoints[n]
 	if !known {

@@ -33,7 +33,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-const waitTimeout = check.Patience
+const waitTimeout = check.WaitTimeout
 
 // fakeAPI is a fake API server that supports HTTP/2. It requires a token, records requests, and sends the watch
 // events that the test publishes.
@@ -130,8 +130,8 @@ func (f *fakeAPI) count(request string) (n int) {
 	return n
 }
 
-// rig is a test setup: a controller client that connects to a fake API server through a proxy.
-type rig struct {
+// fixture is a test setup: a controller client that connects to a fake API server through a proxy.
+type fixture struct {
 	*apifault.Proxy
 	faults     *fault.Set
 	t          testing.TB
@@ -145,9 +145,9 @@ type rig struct {
 	killed atomic.Int64 // sum of the numbers of killed controllers
 }
 
-func newRig(t testing.TB) *rig {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	r := &rig{t: t, api: newFakeAPI(t)}
+	r := &fixture{t: t, api: newFakeAPI(t)}
 	dir := t.TempDir()
 	direct := filepath.Join(dir, "direct")
 	certificate := clientcmdapi.Cluster{Server: r.api.URL, InsecureSkipTLSVerify: true}
@@ -189,7 +189,7 @@ func newRig(t testing.TB) *rig {
 }
 
 // set sets a fault of the group "run" after applying its defaults.
-func (r *rig) set(x v1alpha1.Fault) {
+func (r *fixture) set(x v1alpha1.Fault) {
 	r.t.Helper()
 	v1alpha1.SetFaultDefaults(v1alpha1.TargetAPI, &x)
 	if errs := v1alpha1.ValidateFault(v1alpha1.TargetAPI, &x); len(errs) > 0 {
@@ -200,17 +200,17 @@ func (r *rig) set(x v1alpha1.Fault) {
 	}
 }
 
-func (r *rig) inject(x v1alpha1.Fault, replica int, group string) error {
+func (r *fixture) inject(x v1alpha1.Fault, replica int, group string) error {
 	_, err := r.Inject(r.t.Context(),
 		fault.Injection{Fault: x, Target: v1alpha1.TargetAPI, Replica: replica, Group: group})
 	return err
 }
 
-func (r *rig) clear(id string) {
+func (r *fixture) clear(id string) {
 	r.faults.Clear(func(i fault.Injection) bool { return i.ID == id })
 }
 
-func (r *rig) status(id string) fault.Status {
+func (r *fixture) status(id string) fault.Status {
 	for _, x := range r.faults.List("") {
 		if x.ID == id {
 			return x
@@ -221,7 +221,7 @@ func (r *rig) status(id string) fault.Status {
 }
 
 // waitFor waits until the status of a fault meets a condition.
-func (r *rig) waitFor(id string, condition func(fault.Status) bool) {
+func (r *fixture) waitFor(id string, condition func(fault.Status) bool) {
 	r.t.Helper()
 	for deadline := time.Now().Add(waitTimeout); ; {
 		x := r.status(id)
@@ -234,14 +234,14 @@ func (r *rig) waitFor(id string, condition func(fault.Status) bool) {
 	}
 }
 
-func (r *rig) eventLog() []string {
+func (r *fixture) eventLog() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
 // watch starts a watch that is stopped at the end of the test.
-func (r *rig) watch(start func(context.Context, metav1.ListOptions) (watch.Interface, error)) <-chan watch.Event {
+func (r *fixture) watch(start func(context.Context, metav1.ListOptions) (watch.Interface, error)) <-chan watch.Event {
 	r.t.Helper()
 	w, err := start(r.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -251,7 +251,7 @@ func (r *rig) watch(start func(context.Context, metav1.ListOptions) (watch.Inter
 	return w.ResultChan()
 }
 
-func (r *rig) next(from <-chan watch.Event) string {
+func (r *fixture) next(from <-chan watch.Event) string {
 	r.t.Helper()
 	select {
 	case e, open := <-from:
@@ -277,7 +277,7 @@ func pod(name string) *corev1.Pod {
 // TestAuthentication checks that the proxy requires the token from its kubeconfig, and that it sends the token of the
 // controller to the API server.
 func TestAuthentication(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	if _, err := r.client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
@@ -316,7 +316,7 @@ func TestAuthentication(t *testing.T) {
 // TestHoldWatch checks that a holdWatch fault for Nodes holds the events of existing and new watches of Nodes, but
 // not of Pods. When the fault is cleared, the held events must be delivered in order.
 func TestHoldWatch(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	ofNodes, ofPods := r.watch(r.client.CoreV1().Nodes().Watch), r.watch(r.client.CoreV1().Pods("").Watch)
 	r.api.publish(nodes, "n0")
 	if got := r.next(ofNodes); got != "n0" {
@@ -359,7 +359,7 @@ func TestFaultsBeyondContract(t *testing.T) {
 		v1alpha1.APIReorderEvents: {"n2", "n1", "n3", "n4"},
 	} {
 		t.Run(string(kind), func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			ofNodes, ofPods := r.watch(r.client.CoreV1().Nodes().Watch), r.watch(r.client.CoreV1().Pods("").Watch)
 			r.set(v1alpha1.Fault{ID: "events", Kind: kind, Match: v1alpha1.FaultMatch{Resource: "nodes"}})
 			r.api.publish(nodes, "n1", "n2", "n3")
@@ -384,7 +384,7 @@ func TestFaultsBeyondContract(t *testing.T) {
 // TestStopHeldWatch checks that, when the client stops a held watch, the watch also ends in the proxy and at the API
 // server.
 func TestStopHeldWatch(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	w, err := r.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
 	check.Must(t, err)
 	r.set(v1alpha1.Fault{ID: "stale", Kind: v1alpha1.APIHoldWatch, Match: v1alpha1.FaultMatch{Resource: "nodes"}})
@@ -406,7 +406,7 @@ func TestStopHeldWatch(t *testing.T) {
 // TestCutWatch checks that a cutWatch fault ends a watch in the same way as a server-side timeout. With relist, the
 // next watch request must fail with status 410, and the request after that must succeed.
 func TestCutWatch(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	ofNodes, ofPods := r.watch(r.client.CoreV1().Nodes().Watch), r.watch(r.client.CoreV1().Pods("").Watch)
 	r.set(v1alpha1.Fault{ID: "cut", Kind: v1alpha1.APICutWatch, Relist: true,
 		Match: v1alpha1.FaultMatch{Resource: "nodes"}})
@@ -437,7 +437,7 @@ func TestCutWatch(t *testing.T) {
 // writes. The API server must receive all other writes.
 func TestRefuse(t *testing.T) {
 	for code, is := range map[int]func(error) bool{409: apierrors.IsConflict, 500: apierrors.IsInternalError} {
-		r := newRig(t)
+		r := newFixture(t)
 		r.set(v1alpha1.Fault{ID: "refuse", Kind: v1alpha1.APIRefuse, Status: code, Skip: 1, Count: 2,
 			Match: v1alpha1.FaultMatch{Resource: "pods/status", Name: "stock"}})
 		var got []bool
@@ -482,7 +482,7 @@ func TestRefuse(t *testing.T) {
 // TestTooManyRequests checks that a client whose write is rejected with status 429 retries it after the delay in the
 // response.
 func TestTooManyRequests(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.set(v1alpha1.Fault{ID: "busy", Kind: v1alpha1.APIRefuse, Status: 429, Count: 1})
 	began := time.Now()
 	if _, err := r.client.CoreV1().Pods("ns").UpdateStatus(t.Context(), pod("a"), metav1.UpdateOptions{}); err != nil {
@@ -496,7 +496,7 @@ func TestTooManyRequests(t *testing.T) {
 // TestLoseAnswer checks that a loseAnswer fault makes the API server execute the write while the client receives no
 // response. Watches must not be affected.
 func TestLoseAnswer(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	ofPods := r.watch(r.client.CoreV1().Pods("").Watch)
 	r.set(v1alpha1.Fault{ID: "lost", Kind: v1alpha1.APILoseAnswer, Match: v1alpha1.FaultMatch{Resource: "pods"}})
 	_, err := r.client.CoreV1().Pods("ns").Create(t.Context(), pod("a"), metav1.CreateOptions{})
@@ -520,7 +520,7 @@ func TestLoseAnswer(t *testing.T) {
 // response to the write.
 func TestKill(t *testing.T) {
 	for kind, executed := range map[core.Kind]int{v1alpha1.APIKillBefore: 0, v1alpha1.APIKillAfter: 1} {
-		r := newRig(t)
+		r := newFixture(t)
 		r.set(v1alpha1.Fault{ID: "kill", Kind: kind, Skip: 1, Match: v1alpha1.FaultMatch{Resource: "pods"}})
 		if _, err := r.client.CoreV1().Pods("ns").Create(t.Context(), pod("a"), metav1.CreateOptions{}); err != nil {
 			t.Errorf("%s: error of the first write = %v", kind, err)
@@ -542,7 +542,7 @@ func TestKill(t *testing.T) {
 // TestOldList checks that, with an oldList fault, a list request with resourceVersion=0 receives the response that
 // was saved when the fault was set. Other list requests must receive current data.
 func TestOldList(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	list := func(version string) string {
 		l, err := r.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{ResourceVersion: version})
 		check.Must(t, err)
@@ -569,7 +569,7 @@ func TestOldList(t *testing.T) {
 // TestBlackHole checks that connections stay open during a blackHole fault, but transfer no data until the fault
 // expires.
 func TestBlackHole(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	ofPods := r.watch(r.client.CoreV1().Pods("").Watch)
 	r.set(v1alpha1.Fault{ID: "hole", Kind: v1alpha1.APIBlackHole, For: core.Duration(300 * time.Millisecond)})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -588,7 +588,7 @@ func TestBlackHole(t *testing.T) {
 
 // TestReplica checks that a fault for one controller affects no other controller, and that fault IDs are unique.
 func TestReplica(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	second, err := r.AddController("module-controller-2", 2)
 	check.Must(t, err)
 	if again, err := r.AddController("module-controller-2", 2); err != nil || again != second {

@@ -23,7 +23,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-const patience = check.Patience
+const waitTimeout = check.WaitTimeout
 
 // start starts a broker. It returns a function end that stops the broker and waits until Start has returned.
 func start(t testing.TB, o broker.Options) (b *broker.Broker, end func()) {
@@ -65,7 +65,7 @@ func base(b *broker.Broker, identity string) login {
 func options(b *broker.Broker, l login) *paho.ClientOptions {
 	return paho.NewClientOptions().AddBroker("tcp://" + b.Addr()).SetClientID(l.id).SetUsername(l.user).SetPassword(
 		l.password).
-		SetAutoReconnect(false).SetConnectTimeout(patience).SetOrderMatters(true)
+		SetAutoReconnect(false).SetConnectTimeout(waitTimeout).SetOrderMatters(true)
 }
 
 // inMemory returns the client options for a base that connects through memory.
@@ -74,8 +74,8 @@ func inMemory(t testing.TB, b *broker.Broker, identity string) *paho.ClientOptio
 		func(*url.URL, paho.ClientOptions) (net.Conn, error) { return b.Dial(t.Context()) })
 }
 
-func done(token paho.Token) error {
-	if !token.WaitTimeout(patience) {
+func waitForToken(token paho.Token) error {
+	if !token.WaitTimeout(waitTimeout) {
 		return errors.New("no answer from the broker")
 	}
 	return token.Error()
@@ -84,7 +84,7 @@ func done(token paho.Token) error {
 func connect(t testing.TB, o *paho.ClientOptions) paho.Client {
 	t.Helper()
 	c := paho.NewClient(o)
-	if err := done(c.Connect()); err != nil {
+	if err := waitForToken(c.Connect()); err != nil {
 		t.Fatalf("connecting: %v", err)
 	}
 	t.Cleanup(func() { c.Disconnect(0) })
@@ -113,7 +113,7 @@ func TestAuthentication(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := paho.NewClient(options(b, tc.login))
-			err := done(c.Connect())
+			err := waitForToken(c.Connect())
 			defer c.Disconnect(0)
 			if (err == nil) != tc.ok {
 				t.Errorf("connecting returned %v", err)
@@ -149,7 +149,7 @@ func TestSubscribePermissions(t *testing.T) {
 		t.Run(tc.login.user+" "+tc.filter, func(t *testing.T) {
 			c := connect(t, options(b, tc.login))
 			token := c.Subscribe(tc.filter, 1, nil).(*paho.SubscribeToken)
-			check.Must(t, done(token))
+			check.Must(t, waitForToken(token))
 			want := byte(1) // the granted quality of service
 			if !tc.ok {
 				want = 0x80 // [MQTT-3.9.3-2] failure
@@ -168,7 +168,7 @@ func TestPublishPermissions(t *testing.T) {
 	received := make(chan string, 10)
 	listener := connect(t, options(b, controller(b)).SetDefaultPublishHandler(
 		func(_ paho.Client, m paho.Message) { received <- m.Topic() }))
-	check.Must(t, done(listener.Subscribe("koupleless_dev/#", 1, nil)))
+	check.Must(t, waitForToken(listener.Subscribe("koupleless_dev/#", 1, nil)))
 	for _, tc := range []struct {
 		topic string
 		ok    bool
@@ -188,7 +188,7 @@ func TestPublishPermissions(t *testing.T) {
 			select {
 			case got = <-received:
 			case <-lost:
-			case <-time.After(patience):
+			case <-time.After(waitTimeout):
 				t.Fatal("the message was neither received nor rejected")
 			}
 			want := ""
@@ -210,7 +210,7 @@ func TestBurstIsDeliveredCompletely(t *testing.T) {
 	var received atomic.Int64
 	all, hold := make(chan struct{}), make(chan struct{})
 	c := connect(t, options(b, controller(b)))
-	if err := done(c.Subscribe("koupleless_dev/+/base/heart", 1, func(paho.Client, paho.Message) {
+	if err := waitForToken(c.Subscribe("koupleless_dev/+/base/heart", 1, func(paho.Client, paho.Message) {
 		<-hold
 		if received.Add(1) == bases*each {
 			close(all)
@@ -227,12 +227,12 @@ func TestBurstIsDeliveredCompletely(t *testing.T) {
 		}
 	}
 	for _, token := range tokens {
-		check.Must(t, done(token))
+		check.Must(t, waitForToken(token))
 	}
 	close(hold)
 	select {
 	case <-all:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatalf("received %d of %d messages; %+v", received.Load(), bases*each, b.Stats())
 	}
 	stats := b.Stats()
@@ -251,10 +251,11 @@ func TestLargePacket(t *testing.T) {
 	o := options(b, base(b, "large")).SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err })
 	large, other := paho.NewClient(o), paho.NewClient(options(b, base(b, "other")))
 	for _, c := range []paho.Client{large, other} {
-		check.Must(t, done(c.Connect()))
+		check.Must(t, waitForToken(c.Connect()))
 		defer c.Disconnect(0)
 	}
-	if err := done(large.Publish("koupleless_dev/large/base/heart", 1, false, make([]byte, 8<<20-100))); err != nil {
+	if err := waitForToken(large.Publish("koupleless_dev/large/base/heart", 1, false, make([]byte,
+		8<<20-100))); err != nil {
 		t.Errorf("a packet of just under 8 MiB: %v", err)
 	}
 	large.Publish("koupleless_dev/large/base/heart", 1, false, make([]byte, 8<<20))
@@ -263,10 +264,10 @@ func TestLargePacket(t *testing.T) {
 		if err == nil {
 			t.Error("the connection was lost without a reason")
 		}
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Error("a packet of more than 8 MiB was accepted")
 	}
-	if err := done(other.Publish("koupleless_dev/other/base/heart", 1, false, "x")); err != nil {
+	if err := waitForToken(other.Publish("koupleless_dev/other/base/heart", 1, false, "x")); err != nil {
 		t.Errorf("another client: %v", err)
 	}
 }
@@ -283,7 +284,7 @@ func TestTLS(t *testing.T) {
 	o := options(b, controller(b))
 	o.Servers = nil
 	connect(t, o.AddBroker("ssl://"+b.Addr()).SetTLSConfig(&tls.Config{RootCAs: roots}))
-	if plain := paho.NewClient(options(b, controller(b))); done(plain.Connect()) == nil {
+	if plain := paho.NewClient(options(b, controller(b))); waitForToken(plain.Connect()) == nil {
 		t.Error("a connection without TLS was accepted")
 	}
 }
@@ -340,7 +341,9 @@ func TestStopWhilePaused(t *testing.T) {
 	b, end := start(t, broker.Options{})
 	lost := make(chan struct{})
 	c := connect(t, options(b, controller(b)).SetConnectionLostHandler(func(paho.Client, error) { close(lost) }))
-	if err := done(c.Subscribe("koupleless_dev/b1/base/heart", 1, func(paho.Client, paho.Message) {})); err != nil {
+	if err := waitForToken(c.Subscribe("koupleless_dev/b1/base/heart", 1, func(paho.Client,
+		paho.Message) {
+	})); err != nil {
 		t.Fatal(err)
 	}
 	b.Pause()

@@ -265,15 +265,15 @@ func (c *check) foreignMessage(m paho.Message) error {
 // report them.
 type recordingConn struct {
 	net.Conn
-	mu    sync.Mutex
-	first []byte // received bytes, up to the return code of the CONNACK
-	err   error
+	mu       sync.Mutex
+	received []byte // received bytes, up to the return code of the CONNACK
+	err      error
 }
 
 func (w *recordingConn) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	w.mu.Lock()
-	w.first = append(w.first, p[:min(n, connackCode+1-len(w.first))]...)
+	w.received = append(w.received, p[:min(n, connackCode+1-len(w.received))]...)
 	w.mu.Unlock()
 	if err != nil && !errors.Is(err, net.ErrClosed) { // paho has not closed the connection itself
 		w.mu.Lock()
@@ -289,10 +289,10 @@ const connackCode = 3
 func (w *recordingConn) connack() (code byte, found bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.first) <= connackCode || w.first[0]>>4 != packets.Connack {
+	if len(w.received) <= connackCode || w.received[0]>>4 != packets.Connack {
 		return 0, false
 	}
-	return w.first[connackCode], true
+	return w.received[connackCode], true
 }
 
 func (w *recordingConn) readError() error {

@@ -221,7 +221,7 @@ func TestCheckFindsOtherClients(t *testing.T) {
 			go func() { // repeats until Check has subscribed
 				defer close(ended)
 				for first := true; ctx.Err() == nil && (first || !tc.retained); first = false {
-					if err := done(other.Publish(tc.topic, 1, tc.retained, "{}")); err != nil {
+					if err := waitForToken(other.Publish(tc.topic, 1, tc.retained, "{}")); err != nil {
 						t.Error(err)
 						return
 					}
@@ -230,7 +230,7 @@ func TestCheckFindsOtherClients(t *testing.T) {
 			if tc.retained {
 				<-ended
 			}
-			err := external(t, settings).Check(ctx, broker.CheckOptions{Env: "dev", IdleWait: patience})
+			err := external(t, settings).Check(ctx, broker.CheckOptions{Env: "dev", IdleWait: waitTimeout})
 			cancel()
 			<-ended
 			if err == nil || !strings.Contains(err.Error(), tc.topic) ||
@@ -306,7 +306,7 @@ func TestRelay(t *testing.T) {
 	for name, memory := range map[string]bool{"tcp": false, "memory": true} {
 		c := connect(t, throughRelay(t, b, r, name, memory).SetConnectionLostHandler(
 			func(paho.Client, error) { lost <- name }))
-		if err := done(c.Subscribe("koupleless_dev/b1/"+name, 1,
+		if err := waitForToken(c.Subscribe("koupleless_dev/b1/"+name, 1,
 			func(_ paho.Client, m paho.Message) { received <- string(m.Payload()) })); err != nil {
 			t.Fatal(err)
 		}
@@ -314,7 +314,7 @@ func TestRelay(t *testing.T) {
 	send := func(text string) {
 		t.Helper()
 		for _, name := range []string{"tcp", "memory"} {
-			check.Must(t, done(outside.Publish("koupleless_dev/b1/"+name, 1, false, name+" "+text)))
+			check.Must(t, waitForToken(outside.Publish("koupleless_dev/b1/"+name, 1, false, name+" "+text)))
 		}
 	}
 	expect := func(text string) {
@@ -327,7 +327,7 @@ func TestRelay(t *testing.T) {
 					t.Fatalf("received %q, want one of %v", got, want)
 				}
 				delete(want, got)
-			case <-time.After(patience):
+			case <-time.After(waitTimeout):
 				t.Fatalf("not received: %v", want)
 			}
 		}
@@ -347,7 +347,7 @@ func TestRelay(t *testing.T) {
 	}
 	r.Resume()
 	expect("two")
-	if err := done(waiting); err != nil {
+	if err := waitForToken(waiting); err != nil {
 		t.Errorf("connection during the pause: %v", err)
 	}
 
@@ -355,7 +355,7 @@ func TestRelay(t *testing.T) {
 	for range 2 {
 		select {
 		case <-lost:
-		case <-time.After(patience):
+		case <-time.After(waitTimeout):
 			t.Fatal("a connection was not closed")
 		}
 	}

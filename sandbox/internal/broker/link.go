@@ -111,7 +111,7 @@ func NewLink(o LinkOptions) (*Link, error) {
 		}
 		pair, err := tls.X509KeyPair(certPEM, keyPEM)
 		if err != nil {
-			return nil, fmt.Errorf("reading the broker's certificate: %w", err)
+			return nil, fmt.Errorf("parsing the broker's certificate: %w", err)
 		}
 		l.caFile = caFile
 		serving = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}

@@ -105,7 +105,7 @@ func (l *listener) admit(conn net.Conn, memory bool) error {
 		_ = conn.Close()
 		return errDown
 	}
-	conn = l.valve.Through(conn)
+	conn = l.valve.Wrap(conn)
 	if l.view != nil {
 		conn = l.view.Wrap(conn)
 	}

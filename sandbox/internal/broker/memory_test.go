@@ -21,7 +21,7 @@ func dial(t testing.TB, b *broker.Broker) net.Conn {
 	conn, err := b.Dial(t.Context())
 	check.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	check.Must(t, conn.SetDeadline(time.Now().Add(patience)))
+	check.Must(t, conn.SetDeadline(time.Now().Add(waitTimeout)))
 	return conn
 }
 
@@ -140,7 +140,7 @@ func TestInMemoryClient(t *testing.T) {
 	send(t, conn, (&packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Disconnect},
 		ProtocolVersion: 4}).DisconnectEncode)
 	expectEnd(t, conn)
-	for until := time.Now().Add(patience); ; runtime.Gosched() {
+	for until := time.Now().Add(waitTimeout); ; runtime.Gosched() {
 		s := b.Stats()
 		if s.Clients == 0 && s.Subscriptions == 0 {
 			break

@@ -20,7 +20,7 @@ func TestPause(t *testing.T) {
 	received := make(chan string, 10)
 	lost := make(chan error, 10)
 	c := connect(t, options(b, controller(b)).SetConnectionLostHandler(func(_ paho.Client, err error) { lost <- err }))
-	if err := done(c.Subscribe("koupleless_dev/+/base/heart", 1,
+	if err := waitForToken(c.Subscribe("koupleless_dev/+/base/heart", 1,
 		func(_ paho.Client, m paho.Message) { received <- string(m.Payload()) })); err != nil {
 		t.Fatal(err)
 	}
@@ -49,14 +49,14 @@ func TestPause(t *testing.T) {
 	}
 	b.Resume()
 	for _, token := range []paho.Token{said, coming, comingTCP} {
-		check.Must(t, done(token))
+		check.Must(t, waitForToken(token))
 	}
 	defer second.Disconnect(0)
 	defer third.Disconnect(0)
 	if m := <-received; m != "while paused" {
 		t.Errorf("received %q", m)
 	}
-	check.Must(t, done(second.Publish("koupleless_dev/b2/base/heart", 1, false, "afterwards")))
+	check.Must(t, waitForToken(second.Publish("koupleless_dev/b2/base/heart", 1, false, "afterwards")))
 	if m := <-received; m != "afterwards" {
 		t.Errorf("received %q", m)
 	}

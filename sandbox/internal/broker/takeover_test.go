@@ -36,11 +36,11 @@ func TestImmediateReconnect(t *testing.T) {
 				if round%3 < 2 { // otherwise the broker closes the old connection
 					end()
 				}
-				if err := done(c.Connect()); err != nil {
+				if err := waitForToken(c.Connect()); err != nil {
 					t.Errorf("%s: connection %d: %v", id, round, err)
 					return
 				}
-				if err := done(
+				if err := waitForToken(
 					c.Subscribe("koupleless_dev/"+id+"/+", 1,
 						func(paho.Client, paho.Message) { received <- struct{}{} })); err != nil {
 					t.Errorf("%s: subscription %d: %v", id, round, err)
@@ -49,7 +49,7 @@ func TestImmediateReconnect(t *testing.T) {
 				sender.Publish("koupleless_dev/"+id+"/health", 1, false, "x")
 				select {
 				case <-received:
-				case <-time.After(patience):
+				case <-time.After(waitTimeout):
 					t.Errorf("%s received no message on connection %d", id, round)
 					return
 				}

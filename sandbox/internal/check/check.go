@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Patience is the timeout for an event that must happen in a test. Only a failing test waits that long.
-const Patience = time.Minute
+// WaitTimeout is the timeout for an event that must happen in a test. Only a failing test waits that long.
+const WaitTimeout = time.Minute
 
 // poll is the interval between two attempts of Eventually.
 const poll = 5 * time.Millisecond
 
-// Eventually calls look repeatedly until it returns nil. It blocks for at most patience, and then fails the test with
+// Eventually calls look repeatedly until it returns nil. It blocks for at most timeout, and then fails the test with
 // the last error of look.
-func Eventually(t testing.TB, patience time.Duration, look func() error) {
+func Eventually(t testing.TB, timeout time.Duration, look func() error) {
 	t.Helper()
-	limit := time.After(patience)
+	limit := time.After(timeout)
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for {
@@ -29,7 +29,7 @@ func Eventually(t testing.TB, patience time.Duration, look func() error) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("after %s: %v", patience, err)
+			t.Fatalf("after %s: %v", timeout, err)
 		}
 	}
 }

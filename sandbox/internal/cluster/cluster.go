@@ -83,7 +83,7 @@ type Nodes interface {
 func ServerVersion(ctx context.Context, config *rest.Config) (string, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return "", fmt.Errorf("requesting the version of %s: %w", config.Host, err)
+		return "", fmt.Errorf("creating a client for %s: %w", config.Host, err)
 	}
 	var info struct{ GitVersion string }
 	data, err := client.RESTClient().Get().AbsPath("/version").Do(ctx).Raw()

@@ -31,15 +31,15 @@ type phase func(ctx context.Context) error
 func (b *bringUp) phases() phase {
 	return inOrder(
 		b.prepareCluster,
-		together(b.startAPI, b.checkBroker, b.loadControllerImage),
+		concurrentPhases(b.startAPI, b.checkBroker, b.loadControllerImage),
 		b.openBroker,
 		b.assemble,
 		b.startServices,
-		together(
+		concurrentPhases(
 			b.completeCluster,
 			inOrder(
-				together(b.admitControllers, b.startFleet),
-				together(b.startControllers, b.prepareBases),
+				concurrentPhases(b.admitControllers, b.startFleet),
+				concurrentPhases(b.startControllers, b.prepareBases),
 				b.connectBases,
 			),
 		),
@@ -61,8 +61,8 @@ func inOrder(phases ...phase) phase {
 	}
 }
 
-// together returns a phase that runs the given phases concurrently. The first failure cancels the other phases.
-func together(phases ...phase) phase {
+// concurrentPhases returns a phase that runs the given phases concurrently. The first failure cancels the other phases.
+func concurrentPhases(phases ...phase) phase {
 	return func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, p := range phases {

@@ -35,7 +35,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-const patience = check.Patience
+const waitTimeout = check.WaitTimeout
 
 const roleVariable = "DAEMON_TEST_CONTROLLER"
 
@@ -151,7 +151,7 @@ func newFixture(t *testing.T) *fixture {
 		b.Close()
 		select {
 		case <-d.stopped:
-		case <-time.After(patience):
+		case <-time.After(waitTimeout):
 			t.Error("the daemon has not ended")
 		}
 		b.checkNoProcess()
@@ -177,7 +177,7 @@ func request(role string, bases int) control.UpRequest {
 	c.Spec.Provider = v1alpha1.ProviderEmbedded
 	c.Spec.Bases = []v1alpha1.BaseSet{{Count: &bases}}
 	c.Spec.Controller.Env = map[string]string{roleVariable: role}
-	c.Spec.Wait = &metav1.Duration{Duration: patience}
+	c.Spec.Wait = &metav1.Duration{Duration: waitTimeout}
 	return control.UpRequest{Config: c}
 }
 
@@ -205,7 +205,7 @@ func (b *fixture) makeNodes(ctx context.Context) {
 // order.
 func (b *fixture) up(r control.UpRequest) (*control.UpResult, []string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(b.t.Context(), waitTimeout)
 	defer cancel()
 	var steps []string
 	result, err := b.Up(ctx, r, func(e progress.Event) {
@@ -412,12 +412,12 @@ func TestUpFails(t *testing.T) {
 		rest       func(context.Context) error
 		want       []string
 	}{
-		{name: "controller exits", role: "broken", wait: patience,
+		{name: "controller exits", role: "broken", wait: waitTimeout,
 			want: []string{"module-controller", "exit status 3", "no broker at 127.0.0.1"}},
 		{name: "controller is never ready", role: "never ready", wait: time.Second,
 			want: []string{"module-controller", "no tunnel"}},
 		{name: "no Nodes", role: "good", wait: time.Second, want: []string{"Ready Node: 2 of 2", "1s"}},
-		{name: "last step fails", role: "good", wait: patience,
+		{name: "last step fails", role: "good", wait: waitTimeout,
 			rest: func(context.Context) error { return errors.New("no scheduler") },
 			want: []string{"no scheduler"}},
 	} {
@@ -462,7 +462,7 @@ func TestDisconnectedUpStopsSandbox(t *testing.T) {
 		if err != nil {
 			t.Errorf("Start returned %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal("the daemon is still running")
 	}
 	b.checkNoProcess()
@@ -559,7 +559,7 @@ func TestExternalBroker(t *testing.T) {
 
 func (b *fixture) eventually(ask func() error) {
 	b.t.Helper()
-	check.Eventually(b.t, patience, ask)
+	check.Eventually(b.t, waitTimeout, ask)
 }
 
 func TestBasesAndFaults(t *testing.T) {

@@ -84,7 +84,7 @@ func (i *clusterSender) endpointChoice(r traffic.Route) (traffic.TargetSet, <-ch
 	c, change := i.gateway.Targets(r)
 	for n, t := range c.Targets {
 		if m, ok := i.fleet.ByIP(t.IP); ok {
-			c.Targets[n] = targetOf(m).On(t.Port)
+			c.Targets[n] = targetOf(m).WithPort(t.Port)
 			c.Targets[n].Pod = t.Pod
 		}
 	}

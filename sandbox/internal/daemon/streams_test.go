@@ -111,7 +111,7 @@ func streamTo(name, service string) traffic.Spec {
 // awaitEnd waits until the newest stream of a group has sent all its requests and ended.
 func awaitEnd(t *testing.T, f *trafficStreams, group, name string) {
 	t.Helper()
-	check.Eventually(t, patience, func() error {
+	check.Eventually(t, waitTimeout, func() error {
 		all := f.Summaries(t.Context(), group)
 		last := all[len(all)-1]
 		if last.Name == name && !last.Ended.IsZero() && last.Open == 0 {
@@ -211,7 +211,7 @@ func TestStreamsToBasesInPods(t *testing.T) {
 	members, err := pods.Add(t.Context(),
 		fleet.Set{Group: "g", Name: "base", Spec: v1alpha1.BaseSet{Runtime: v1alpha1.RuntimeCluster}}, 2)
 	check.Must(t, err)
-	check.Eventually(t, patience, func() error {
+	check.Eventually(t, waitTimeout, func() error {
 		for _, m := range members {
 			if !m.Base.Status().Running {
 				return fmt.Errorf("%s is not running", m.HostName)
@@ -270,7 +270,7 @@ func TestStreamsToBasesInPods(t *testing.T) {
 		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	check.Eventually(t, patience, func() error {
+	check.Eventually(t, waitTimeout, func() error {
 		choice, _ := in.endpointChoice(traffic.Route{Namespace: "shop", Service: "pods"})
 		if len(choice.Targets) != 1 || choice.Targets[0].Closed != "9999" || choice.Targets[0].Web != "" {
 			return fmt.Errorf("targets for a port on which no base listens: %+v", choice.Targets)
@@ -291,7 +291,7 @@ func TestStreamsToBasesInPods(t *testing.T) {
 		waited = true
 		in.waitUntilUnused(t.Context())
 		asked, sent := members[0].Base.Status().Requests, f.Summaries(t.Context(), "g")[2].Sent
-		check.Eventually(t, patience, func() error {
+		check.Eventually(t, waitTimeout, func() error {
 			if now := f.Summaries(t.Context(), "g")[2].Sent; now < sent+20 {
 				return fmt.Errorf("%d requests sent", now)
 			}

@@ -19,7 +19,7 @@ func (d *Daemon) Watch(ctx context.Context, r control.WatchRequest, sink func(ev
 	case err != nil:
 		return err
 	case r.Own && r.Group == "":
-		return badRequest("owning requires a group; set group")
+		return badRequest("own requires a group; set group")
 	case r.Own:
 		if err := d.hub.claimGroup(r.Group); err != nil {
 			return err

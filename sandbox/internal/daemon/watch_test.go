@@ -48,7 +48,7 @@ func (s *stream) end() {
 	select {
 	case err := <-s.ended:
 		s.ended <- err
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		s.t.Error("a watch did not end")
 	}
 }
@@ -77,7 +77,7 @@ func lineOf(e events.Event) string {
 func (s *stream) until(want string) []string {
 	s.t.Helper()
 	var got []string
-	limit := time.After(patience)
+	limit := time.After(waitTimeout)
 	for {
 		select {
 		case e := <-s.events:

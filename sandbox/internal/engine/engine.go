@@ -135,7 +135,7 @@ func ask(ctx context.Context, info any, command string) error {
 		return refusal(command, err.Error())
 	}
 	if err := json.Unmarshal([]byte(text), info); err != nil {
-		return fmt.Errorf("reading the output of %s info: %w", command, err)
+		return fmt.Errorf("decoding the output of %s info: %w", command, err)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ type Explainer struct {
 func New(text []byte) (*Explainer, error) {
 	e := &Explainer{root: &jsonschema.Schema{}}
 	if err := json.Unmarshal(text, e.root); err != nil {
-		return nil, fmt.Errorf("reading the schema: %w", err)
+		return nil, fmt.Errorf("decoding the schema: %w", err)
 	}
 	return e, nil
 }

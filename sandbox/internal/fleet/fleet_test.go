@@ -20,7 +20,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/fleet"
 )
 
-const patience = check.Patience
+const waitTimeout = check.WaitTimeout
 
 // fixture is a fleet with a broker. Both stop at the end of the test.
 type fixture struct {
@@ -74,7 +74,7 @@ func (b *fixture) add(t testing.TB, count int) []*fleet.Member {
 
 func (b *fixture) addSet(t testing.TB, s fleet.Set, count int) []*fleet.Member {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	added, err := b.fleet.Add(ctx, s, count)
 	if err == nil {

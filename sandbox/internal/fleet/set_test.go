@@ -226,7 +226,7 @@ func TestEnvSuffix(t *testing.T) {
 	check.Run(t, f.Start)
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + b.Addr()).SetClientID("koupleless@@@c").
 		SetUsername(broker.ControllerUser).SetPassword(b.Passwords().Controller))
-	if token := c.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
+	if token := c.Connect(); !token.WaitTimeout(waitTimeout) || token.Error() != nil {
 		t.Fatal(token.Error())
 	}
 	defer c.Disconnect(0)
@@ -237,7 +237,7 @@ func TestEnvSuffix(t *testing.T) {
 		default: // one message is enough
 		}
 	})
-	if !token.WaitTimeout(patience) || token.Error() != nil {
+	if !token.WaitTimeout(waitTimeout) || token.Error() != nil {
 		t.Fatal(token.Error())
 	}
 	if _, err := f.Add(t.Context(), fleet.Set{Group: "g", Spec: v1alpha1.BaseSet{Env: "prod"}}, 1); err != nil {
@@ -245,7 +245,7 @@ func TestEnvSuffix(t *testing.T) {
 	}
 	select {
 	case <-received:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatal("no heartbeat in the environment with the suffix")
 	}
 }
@@ -313,7 +313,7 @@ func TestRestart(t *testing.T) {
 				s := fleet.Set{Group: "g", Name: string(tunnel), Spec: v1alpha1.BaseSet{Tunnel: tunnel}}
 				m := b.addSet(t, s, 1)[0]
 				before, started := m.Base.Identity(), m.Base.Status().Started
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 				defer cancel()
 				again, err := b.fleet.Restart(ctx, m.HostName, fresh)
 				check.Must(t, err)
@@ -375,7 +375,7 @@ func (d *recorder) OnRemoved(m *fleet.Member) { d.record(m, "removed") }
 // until blocks until the recorder has recorded count calls for a base, and returns the calls.
 func (d *recorder) until(t *testing.T, host string, count int) []string {
 	t.Helper()
-	limit := time.After(patience)
+	limit := time.After(waitTimeout)
 	for {
 		d.mu.Lock()
 		lines := d.lines[host]
@@ -434,7 +434,7 @@ func TestWatch(t *testing.T) {
 func TestWatchDuringChanges(t *testing.T) {
 	b := newFixture(t)
 	var changing, watching sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	for g := range 4 {
 		changing.Go(func() {

@@ -17,7 +17,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-const testTimeout = check.Patience
+const testTimeout = check.WaitTimeout
 
 // TestRelayForwardsToAllControllers checks that the relay responds to a heartbeat without delay while one controller
 // is unreachable and another controller does not respond.

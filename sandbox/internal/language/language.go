@@ -86,16 +86,17 @@ func (c *Catalogue) Check() error {
 		case t.EN == "" && t.ZH == "":
 		case t.EN == "" || t.ZH == "":
 			errs = append(errs, fmt.Errorf("a language is missing: %+v", t))
-		case strings.ContainsFunc(t.EN, han) || !strings.ContainsFunc(t.ZH, han) && t.ZH != t.EN:
+		case strings.ContainsFunc(t.EN, isHan) || !strings.ContainsFunc(t.ZH, isHan) && t.ZH != t.EN:
 			errs = append(errs, fmt.Errorf("a text is in the wrong language: %+v", t))
 		case !slices.Equal(en, zh):
-			errs = append(errs, fmt.Errorf("the languages have different arguments, %v and %v: %+v", en, zh, t))
+			errs = append(errs, fmt.Errorf(
+				"the English text has the arguments %v, but the Chinese text has %v: %+v", en, zh, t))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func han(r rune) bool { return unicode.Is(unicode.Han, r) }
+func isHan(r rune) bool { return unicode.Is(unicode.Han, r) }
 
 func arguments(text string) []string {
 	names := map[string]bool{}

@@ -11,9 +11,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// unread replaces a value for which literal has added a finding. It looks like a scenario expression, so that all
+// unknownValue replaces a value for which literal has added a finding. It looks like a scenario expression, so that all
 // other rules ignore the value.
-const unread = "${{ }}"
+const unknownValue = "${{ }}"
 
 // placeholder matches text that the author or a template engine should have replaced: {version},
 // ${VERSION}, {{ .Values.version }}, <version>, TO_BE_IMPLEMENTED. It does not match $(VERSION), which
@@ -40,7 +40,7 @@ func (l *linter) checkLiterals(o *object, at string, value any) any {
 	case string:
 		if placeholder.MatchString(value) && !unknown(value) && !strings.Contains(at, "annotations") {
 			l.find("placeholder", o, at, msgPlaceholder, args{"field": at, "value": value})
-			return unread
+			return unknownValue
 		}
 	case []any:
 		for i, item := range value {
@@ -66,7 +66,7 @@ func (l *linter) checkField(o *object, at, key string, of map[string]any) any {
 	case int64, float64, bool:
 		if isString {
 			l.invalid(o, path, fixNotString, msgNotString, args{"field": path, "value": value})
-			return unread
+			return unknownValue
 		}
 	}
 	switch {
@@ -76,7 +76,7 @@ func (l *linter) checkField(o *object, at, key string, of map[string]any) any {
 		for name, null := range inner {
 			if null == nil {
 				l.find("placeholder", o, path, msgPlaceholder, args{"field": path, "value": "{" + name + "}"})
-				return unread
+				return unknownValue
 			}
 		}
 	case slices.Contains(freeText, key),

@@ -105,7 +105,7 @@ func (l *linter) readObject(file string, doc *strictyaml.Document, root string, 
 	}
 	typed, custom := l.kindOf(&o)
 	if typed != nil {
-		l.typed(o, typed, content)
+		l.decodeTyped(o, typed, content)
 		return
 	}
 	before := len(l.workloads)
@@ -144,9 +144,9 @@ func (l *linter) items(list *object, kind string, value any) {
 	}
 }
 
-// typed decodes an object whose kind is in kinds. If some fields have the wrong type, all other fields are still
+// decodeTyped decodes an object whose kind is in kinds. If some fields have the wrong type, all other fields are still
 // decoded. Field names are case-sensitive, as in the API server.
-func (l *linter) typed(o object, typed any, content map[string]any) {
+func (l *linter) decodeTyped(o object, typed any, content map[string]any) {
 	for _, field := range []string{"metadata", "spec"} {
 		if content[field] != nil {
 			content[field] = l.checkLiterals(&o, field, content[field])

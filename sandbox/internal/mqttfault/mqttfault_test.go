@@ -23,12 +23,12 @@ import (
 const (
 	// waitTimeout is the timeout for expected events. quietTime is how long a test checks that an unexpected event
 	// does not occur.
-	waitTimeout = check.Patience
+	waitTimeout = check.WaitTimeout
 	quietTime   = 200 * time.Millisecond
 )
 
-// rig is a test setup: a broker whose connections pass through an Injector.
-type rig struct {
+// fixture is a test setup: a broker whose connections pass through an Injector.
+type fixture struct {
 	*mqttfault.Injector
 	faults *fault.Set
 	t      *testing.T
@@ -39,9 +39,9 @@ type rig struct {
 	kill   func(n int)
 }
 
-func newRig(t *testing.T) *rig {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	r := &rig{t: t}
+	r := &fixture{t: t}
 	r.faults = fault.NewSet(func(group string, e events.Event) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -81,7 +81,7 @@ type client struct {
 }
 
 // connect connects a controller or a base to the broker and subscribes to its topics.
-func (r *rig) connect(identity string) *client {
+func (r *fixture) connect(identity string) *client {
 	r.t.Helper()
 	c := &client{t: r.t, received: make(chan string, 100), lost: make(chan error, 10)}
 	o := paho.NewClientOptions().AddBroker("tcp://" + r.broker.Addr()).SetClientID(
@@ -157,7 +157,7 @@ func (c *client) wantDisconnect() {
 }
 
 // set sets a fault of the group "run" for bases or for a controller.
-func (r *rig) set(x v1alpha1.Fault, replica int, bases ...string) {
+func (r *fixture) set(x v1alpha1.Fault, replica int, bases ...string) {
 	r.t.Helper()
 	v1alpha1.SetFaultDefaults(v1alpha1.TargetMQTT, &x)
 	if errs := v1alpha1.ValidateFault(v1alpha1.TargetMQTT, &x); len(errs) > 0 {
@@ -172,14 +172,14 @@ func (r *rig) set(x v1alpha1.Fault, replica int, bases ...string) {
 	}
 }
 
-func (r *rig) clear(id string) {
+func (r *fixture) clear(id string) {
 	r.t.Helper()
 	if cleared := r.faults.Clear(func(i fault.Injection) bool { return i.ID == id }); len(cleared) != 1 {
 		r.t.Fatalf("cleared faults = %v, want one", cleared)
 	}
 }
 
-func (r *rig) status(id string) fault.Status {
+func (r *fixture) status(id string) fault.Status {
 	list := r.faults.List("run")
 	i := slices.IndexFunc(list, func(x fault.Status) bool { return x.ID == id })
 	if i < 0 {
@@ -188,7 +188,7 @@ func (r *rig) status(id string) fault.Status {
 	return list[i]
 }
 
-func (r *rig) wantEvents(want ...string) {
+func (r *fixture) wantEvents(want ...string) {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,7 +200,7 @@ func (r *rig) wantEvents(want ...string) {
 // TestHold checks that a hold fault in one direction does not affect the other direction or other clients, and that
 // the held messages are delivered in order when the fault is cleared.
 func TestHold(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	controller, one, two := r.connect("c1"), r.connect("run.b1"), r.connect("run.b2")
 	r.set(v1alpha1.Fault{ID: "hold", Kind: v1alpha1.MQTTHold,
 		Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}, 0, "run-b1")
@@ -223,7 +223,7 @@ func TestHold(t *testing.T) {
 
 // TestHoldToBroker checks that messages held on their way to the broker are delivered when the hold fault expires.
 func TestHoldToBroker(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
 	r.set(v1alpha1.Fault{ID: "hold", Kind: v1alpha1.MQTTHold, For: core.Duration(quietTime),
 		Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}, 0, "run-b1")
@@ -238,7 +238,7 @@ func TestHoldToBroker(t *testing.T) {
 // TestHalfOpen checks that a halfOpen fault drops the packets in one direction, and that the connection is closed
 // when the fault is cleared if the fault has dropped a packet.
 func TestHalfOpen(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	controller, base, other := r.connect("c1"), r.connect("run.b1"), r.connect("run.b2")
 	r.set(v1alpha1.Fault{ID: "halfOpen", Kind: v1alpha1.MQTTHalfOpen,
 		Match: v1alpha1.FaultMatch{Direction: v1alpha1.ToBroker}}, 0, "run-b1", "run-b2")
@@ -258,7 +258,7 @@ func TestHalfOpen(t *testing.T) {
 // TestCut checks that a cut fault closes the connections of a client, and that new connections are refused until the
 // fault is cleared.
 func TestCut(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
 	r.set(v1alpha1.Fault{Kind: v1alpha1.MQTTCut}, 0, "run-b1")
 	base.wantDisconnect()
@@ -281,7 +281,7 @@ func TestCut(t *testing.T) {
 
 // TestDelay checks that delayed messages are delivered late and in order.
 func TestDelay(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
 	r.set(v1alpha1.Fault{Kind: v1alpha1.MQTTDelay, Delay: core.Delay{Min: core.Duration(quietTime)},
 		Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker}}, 0, "run-b1")
@@ -300,7 +300,7 @@ func TestDelay(t *testing.T) {
 func TestDuplicate(t *testing.T) {
 	for _, direction := range []v1alpha1.Direction{v1alpha1.ToBroker, v1alpha1.FromBroker} {
 		t.Run(string(direction), func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			controller, base := r.connect("c1"), r.connect("run.b1")
 			r.set(v1alpha1.Fault{Kind: v1alpha1.MQTTDuplicate, Skip: 1,
 				Match: v1alpha1.FaultMatch{Direction: direction, Messages: []string{"installBiz"}}}, 0, "run-b1")
@@ -326,7 +326,7 @@ func TestDuplicate(t *testing.T) {
 // TestReorder checks that a reorder fault delivers a message after the next message of another topic, or after one
 // second. Messages of the same topic must keep their order.
 func TestReorder(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
 	reorder := v1alpha1.Fault{Kind: v1alpha1.MQTTReorder,
 		Match: v1alpha1.FaultMatch{Direction: v1alpha1.FromBroker, Messages: []string{"installBiz"}}}
@@ -345,7 +345,7 @@ func TestReorder(t *testing.T) {
 func TestKill(t *testing.T) {
 	for kind, delivered := range map[core.Kind]bool{v1alpha1.MQTTKillBefore: false, v1alpha1.MQTTKillAfter: true} {
 		t.Run(string(kind), func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			controller, second, base, other := r.connect("c1"), r.connect("c2"), r.connect("run.b1"), r.connect(
 				"other.b1")
 			killed := make(chan int, 1)
@@ -383,7 +383,7 @@ func TestKill(t *testing.T) {
 // TestNote checks that a note fault ends at the n-th matching message. It also checks that fault IDs are unique
 // within a group, but may repeat in other groups.
 func TestNote(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	controller, base := r.connect("c1"), r.connect("run.b1")
 	r.set(v1alpha1.Fault{ID: "third", Kind: v1alpha1.MQTTNote, Skip: 2,
 		Match: v1alpha1.FaultMatch{Messages: []string{"installBiz"}}}, 0)

@@ -124,12 +124,12 @@ func containerdConfig(text []byte, pauseImage string) ([]byte, error) {
 func containerSpec(text []byte) ([]byte, error) {
 	var spec map[string]any
 	if err := json.Unmarshal(text, &spec); err != nil {
-		return nil, fmt.Errorf("reading the container specification: %w", err)
+		return nil, fmt.Errorf("decoding the container specification: %w", err)
 	}
 	spec["hooks"] = map[string]any{"createContainer": []any{map[string]any{"path": "/kind/bin/mount-product-files.sh"}}}
 	process, ok := spec["process"].(map[string]any)
 	if !ok {
-		return nil, errors.New("reading the container specification: it has no process")
+		return nil, errors.New("the container specification has no process")
 	}
 	delete(process, "rlimits")
 	var out bytes.Buffer

@@ -25,16 +25,16 @@ func FirstLine(text string) string {
 // Text returns a text as one line without control characters. It replaces line ends, tabs, other control characters,
 // and characters that change the writing direction with Go escapes such as
 // or \x1b, and invalid UTF-8 with U+FFFD.
-func Text(text string) string { return escape(text, obeyed) }
+func Text(text string) string { return escape(text, isControl) }
 
 // Lines is like Text, but keeps line ends and tabs.
 func Lines(text string) string {
-	return escape(text, func(r rune) bool { return r != '\n' && r != '\t' && obeyed(r) })
+	return escape(text, func(r rune) bool { return r != '\n' && r != '\t' && isControl(r) })
 }
 
-// obeyed reports whether a terminal interprets a character instead of displaying it. It also returns true for U+FFFE
+// isControl reports whether a terminal interprets a character instead of displaying it. It also returns true for U+FFFE
 // and U+FFFF, which XML cannot represent.
-func obeyed(r rune) bool {
+func isControl(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == 0xFFFE || r == 0xFFFF
 }
 

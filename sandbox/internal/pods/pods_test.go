@@ -33,8 +33,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-// patient is the timeout of each wait in the tests.
-const patient = check.Patience
+// waitTimeout is the timeout of each wait in the tests.
+const waitTimeout = check.WaitTimeout
 
 // acceptHeartbeats is a transport that accepts every heartbeat.
 type acceptHeartbeats struct{}
@@ -119,7 +119,7 @@ func (n *fakePods) changed(pod string, state supervise.State, message string) {
 // until waits until count Pod changes have been reported, and returns the changes.
 func (n *fakePods) until(t *testing.T, count int) []string {
 	t.Helper()
-	limit := time.After(patient)
+	limit := time.After(waitTimeout)
 	for {
 		n.mu.Lock()
 		changes := slices.Clone(n.changes)
@@ -166,7 +166,7 @@ func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
 
 func (b *fixture) add(t *testing.T, set fleet.Set, count int) []*fleet.Member {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	members, err := b.fleet.Add(ctx, set, count)
 	if err == nil {
@@ -222,7 +222,7 @@ func TestRequestsToBases(t *testing.T) {
 		t.Errorf("WebAddr returned %s, Status %q", addr, got)
 	}
 	// one connection per request
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patient}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: waitTimeout}
 	for range 300 {
 		answer, err := client.Get("http://" + addr + "/actuator/health")
 		check.Must(t, err)
@@ -270,7 +270,7 @@ func TestBasesRecoverWithPod(t *testing.T) {
 		t.Errorf("changes: %q", changes)
 	}
 	var running []bool // each base notices the end of its Pod separately, possibly after the change is reported
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patient, true,
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, waitTimeout, true,
 		func(context.Context) (bool, error) {
 			running = nil
 			for _, m := range members {
@@ -299,7 +299,7 @@ func TestBasesRecoverWithPod(t *testing.T) {
 	if err := b.pods.Act(t.Context(), Name+"-0", supervise.Start); err != nil {
 		t.Error(err)
 	}
-	limit, done := context.WithTimeout(t.Context(), patient)
+	limit, done := context.WithTimeout(t.Context(), waitTimeout)
 	defer done()
 	if err := b.fleet.WaitConnected(limit, members...); err != nil {
 		t.Error(err)
@@ -390,7 +390,7 @@ func TestHTTPTunnel(t *testing.T) {
 		strings.HasSuffix(addr, ":"+port) {
 		t.Errorf("arklet address in the Pod %s; forwarded address %s, port %s", m.Base.HTTPAddr(), addr, port)
 	}
-	client := &http.Client{Timeout: patient}
+	client := &http.Client{Timeout: waitTimeout}
 	response, err := client.Post("http://"+addr+"/queryAllBiz", "application/json", strings.NewReader("{}"))
 	check.Must(t, err)
 	defer func() { _ = response.Body.Close() }()

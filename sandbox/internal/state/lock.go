@@ -37,7 +37,8 @@ func (h Home) Lock(ctx context.Context, name string, wait bool) (unlock func(), 
 		}
 		switch {
 		case errors.Is(err, context.DeadlineExceeded), err == nil && !ok:
-			return nil, fmt.Errorf("sandbox %q is busy: %w; wait for it, or stop it with Ctrl-C", name, ErrBusy)
+			return nil, fmt.Errorf(
+				"sandbox %q is busy: %w; wait for that command to finish, or stop it with Ctrl-C", name, ErrBusy)
 		case err != nil:
 			return nil, fmt.Errorf("locking sandbox %q: %w", name, err)
 		case !current(l, file): // the previous owner has removed this file, so other processes do not see the lock

@@ -33,12 +33,12 @@ func (w *walker) plain(n *yaml.Node, path string) any {
 	switch n.Tag {
 	case "!!bool":
 		v := isTrue(n)
-		w.rewritten(n, strconv.FormatBool(v), path)
+		w.reportRewritten(n, strconv.FormatBool(v), path)
 		return v
 	case "!!int":
 		var v int64
 		if n.Decode(&v) == nil {
-			w.rewritten(n, strconv.FormatInt(v, 10), path)
+			w.reportRewritten(n, strconv.FormatInt(v, 10), path)
 			return v
 		}
 		w.problem(OutOfRange, n.Line, path, "%s is out of range; quote it if it is a string", n.Value)
@@ -46,7 +46,7 @@ func (w *walker) plain(n *yaml.Node, path string) any {
 	case "!!float":
 		var v float64
 		if n.Decode(&v) == nil && v-v == 0 { // JSON does not support Inf and NaN
-			w.rewritten(n, strconv.FormatFloat(v, 'f', -1, 64), path)
+			w.reportRewritten(n, strconv.FormatFloat(v, 'f', -1, 64), path)
 			return v
 		}
 		w.problem(OutOfRange, n.Line, path, "%s is a number that JSON does not support; quote it", n.Value)
@@ -60,8 +60,8 @@ func isTrue(n *yaml.Node) bool {
 	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(n.Value))
 }
 
-// rewritten records a problem if a number or boolean is written differently in the file than it would be printed.
-func (w *walker) rewritten(n *yaml.Node, value, path string) {
+// reportRewritten records a problem if a number or boolean is written differently in the file than it would be printed.
+func (w *walker) reportRewritten(n *yaml.Node, value, path string) {
 	if _, computed := w.doc.source.from[n]; value != n.Value && !computed {
 		w.doc.rewritten = append(w.doc.rewritten, Problem{Kind: Rewritten, Source: w.name, Line: n.Line, Field: path,
 			Detail: fmt.Sprintf("%s is parsed as %s; quote it if it is a string (%q), or write %s", n.Value,

@@ -90,7 +90,7 @@ func (r *resolver) merged(n *yaml.Node) (content []*yaml.Node) {
 		}
 		for _, from := range slices.Backward(all) {
 			if from.Kind != yaml.MappingNode {
-				r.fail(InvalidMerge, key.Line, "<< must name a mapping or a list of mappings, but has %s",
+				r.fail(InvalidMerge, key.Line, "<< must refer to a mapping or a list of mappings, but has %s",
 					describe(from, nil))
 			}
 			for j := 0; from.Kind == yaml.MappingNode && j+1 < len(from.Content); j += 2 {

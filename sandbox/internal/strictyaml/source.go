@@ -135,7 +135,7 @@ func syntax(name string, data []byte, err error) Problem {
 		text = text[len(m[0]):]
 	}
 	p := Problem{Kind: Syntax, Source: name, Line: line, Detail: "invalid YAML: " + text}
-	if at, found := where(data); found {
+	if at, found := syntaxErrorOffset(data); found {
 		begin := bytes.LastIndexByte(data[:at], '\n') + 1
 		whole, _, _ := bytes.Cut(data[begin:], []byte("\n"))
 		p.Line = bytes.Count(data[:at], []byte("\n")) + 1

@@ -14,16 +14,16 @@ import (
 const (
 	// stride is the number of lines by which the search for a syntax error advances in each step.
 	stride = 32
-	// maxText is the maximum length in bytes of a text in which where searches for a syntax error. maxTried is the
-	// maximum total length in bytes of the text that where parses to find the column of the error. Both limit the run
-	// time.
+	// maxText is the maximum length in bytes of a text in which syntaxErrorOffset searches for a syntax error. maxTried
+	// is the maximum total length in bytes of the text that syntaxErrorOffset parses to find the column of the error.
+	// Both limit the run time.
 	maxText  = 64 << 10
 	maxTried = 4 << 20
 )
 
-// where returns the offset of the first syntax error: the text before this offset is valid. It is needed because the
-// parser reports only a line, which is often before the line of the error.
-func where(data []byte) (offset int, found bool) {
+// syntaxErrorOffset returns the offset of the first syntax error: the text before this offset is valid. It is needed
+// because the parser reports only a line, which is often before the line of the error.
+func syntaxErrorOffset(data []byte) (offset int, found bool) {
 	if len(data) > maxText {
 		return 0, false
 	}

@@ -85,7 +85,7 @@ func writeRecord(dir string, r Record) error {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("writing the run record: %w", err)
+		return fmt.Errorf("creating the directory for run records: %w", err)
 	}
 	path := filepath.Join(dir, r.Name+recordSuffix)
 	err = writeSynced(path+".new", data)
@@ -185,12 +185,12 @@ func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 		if r.PID == os.Getpid() && r.Running {
 			continue
 		}
-		ended, err := r.end(ctx)
+		ended, err := r.stop(ctx)
 		if err == nil {
 			err = removeRecord(dir, r.Name)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("ending process %d of %s from an earlier run: %w", r.PID, r.Name, err))
+			errs = append(errs, fmt.Errorf("stopping process %d of %s from an earlier run: %w", r.PID, r.Name, err))
 			continue
 		}
 		if ended {
@@ -200,8 +200,8 @@ func CleanStale(ctx context.Context, dir string) ([]Record, error) {
 	return stopped, errors.Join(errs...)
 }
 
-// end stops the recorded process, blocks until it has exited, and reports whether the process was running.
-func (r Record) end(ctx context.Context) (bool, error) {
+// stop stops the recorded process, blocks until it has exited, and reports whether the process was running.
+func (r Record) stop(ctx context.Context) (bool, error) {
 	p, err := findProcess(r.PID, r.Start)
 	if errors.Is(err, errNoProcess) {
 		return false, nil

@@ -320,7 +320,7 @@ func differs[T comparable](want, got T) error {
 // eventually waits until condition returns nil, for conditions that depend on the operating system.
 func eventually(t *testing.T, condition func() error) {
 	t.Helper()
-	check.Eventually(t, check.Patience, condition)
+	check.Eventually(t, check.WaitTimeout, condition)
 }
 
 // TestPortTaken checks that PortTaken returns true only if the component has exited and has logged the error message
@@ -379,7 +379,7 @@ func TestGroup(t *testing.T) {
 		t.Fatalf("no child in %q: %v", text, err)
 	}
 	check.Must(t, s.Kill("script"))
-	check.Eventually(t, check.Patience, func() error {
+	check.Eventually(t, check.WaitTimeout, func() error {
 		if err := syscall.Kill(child, 0); errors.Is(err, syscall.ESRCH) {
 			return nil
 		}

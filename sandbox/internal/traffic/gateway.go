@@ -259,7 +259,7 @@ func (g *Gateway) Pick(r Route) (Target, error) {
 	}
 	t, _ := g.o.Targets.ByIP(e.ip)
 	t.IP, t.Pod = e.ip, e.pod
-	return t.On(e.port), nil
+	return t.WithPort(e.port), nil
 }
 
 func (g *Gateway) choose(r Route) (endpoint, error) {

@@ -66,7 +66,7 @@ func waitForPick(t *testing.T, g *Gateway, want string) {
 }
 
 func TestGatewayWatchesServices(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: "127.0.0.1:1"})
 	check.Must(t, r.gateway.Ready(t.Context()))
 	waitForPick(t, r.gateway, "")
@@ -97,7 +97,7 @@ func TestGatewayWatchesServices(t *testing.T) {
 }
 
 func TestNoEndpointErrorHasReason(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	createService(t, r.client, service())
 	check.Must(t, r.gateway.Ready(t.Context()))
 	for want, route := range map[string]Route{
@@ -200,7 +200,7 @@ func TestSessionAffinity(t *testing.T) {
 func TestStreamViaService(t *testing.T) {
 	for _, reuse := range []bool{false, true} {
 		t.Run(fmt.Sprint("reuse=", reuse), func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			createService(t, r.client, service())
 			first, second := make(chan struct{}, 1000), make(chan struct{}, 1000)
 			base := func(n int, version string, served chan struct{}) Target {
@@ -223,7 +223,7 @@ func TestStreamViaService(t *testing.T) {
 			check.Must(t, r.gateway.Ready(t.Context()))
 			waitForPick(t, r.gateway, "pod-1")
 			if err := r.generator.StartStream(t.Context(), "g",
-				spec("s", 100, 0, viaService, timeout(patience), func(s *Spec) { s.Reuse = reuse })); err != nil {
+				spec("s", 100, 0, viaService, timeout(waitTimeout), func(s *Spec) { s.Reuse = reuse })); err != nil {
 				t.Fatal(err)
 			}
 			<-first
@@ -259,13 +259,13 @@ func TestStreamViaService(t *testing.T) {
 // TestStreamWaitsForTheFirstEndpoint checks that a stream waits for the endpoint of a Pod that has just become Ready,
 // and that its requests are lost if no endpoint is added in time.
 func TestStreamWaitsForTheFirstEndpoint(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	createService(t, r.client, service())
 	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, answer("", "biz1", "1"))})
 	check.Must(t, r.gateway.Ready(t.Context()))
 	began := make(chan error, 1)
 	go func() {
-		began <- r.generator.StartStream(t.Context(), "g", spec("s", 1000, 1, viaService, timeout(patience)))
+		began <- r.generator.StartStream(t.Context(), "g", spec("s", 1000, 1, viaService, timeout(waitTimeout)))
 	}()
 	select {
 	case err := <-began:
@@ -284,15 +284,15 @@ func TestStreamWaitsForTheFirstEndpoint(t *testing.T) {
 }
 
 // proxied returns an HTTP client that uses the gateway as its proxy.
-func proxied(t testing.TB, r *rig) (*http.Client, string) {
+func proxied(t testing.TB, r *fixture) (*http.Client, string) {
 	addr := serve(t, r.gateway)
 	transport := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: addr})}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: patience}, addr
+	return &http.Client{Transport: transport, Timeout: waitTimeout}, addr
 }
 
 func TestProxy(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	client, addr := proxied(t, r)
 	createService(t, r.client, service(func(s *corev1.ServiceSpec) {
 		s.Ports = append(s.Ports, corev1.ServicePort{Name: "wrong", Port: 82, TargetPort: intstr.FromInt32(9999)})
@@ -380,14 +380,14 @@ func TestProxy(t *testing.T) {
 // TestConnect checks that a CONNECT tunnel forwards data, connection closes and connection resets, and that a refused
 // connection results in status 502.
 func TestConnect(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	_, addr := proxied(t, r)
 	connect := func(to string) (net.Conn, *bufio.Reader, int) {
 		t.Helper()
 		c, err := net.Dial("tcp", addr)
 		check.Must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(time.Now().Add(waitTimeout))
 		_, _ = fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", to, to)
 		b := bufio.NewReader(c)
 		resp, err := http.ReadResponse(b, &http.Request{Method: http.MethodConnect})
@@ -434,7 +434,7 @@ func TestConnect(t *testing.T) {
 // TestConnectToLoopback checks that CONNECT to a loopback address is allowed only for the command port of a base
 // outside the sandbox.
 func TestConnectToLoopback(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	_, addr := proxied(t, r)
 	r.external = listen(t, func(c *net.TCPConn) { _ = c.Close() })
 	_, port, _ := net.SplitHostPort(r.external)
@@ -446,7 +446,7 @@ func TestConnectToLoopback(t *testing.T) {
 	} {
 		c, err := net.Dial("tcp", addr)
 		check.Must(t, err)
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(time.Now().Add(waitTimeout))
 		_, _ = fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", to, to)
 		resp, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect})
 		if err != nil || resp.StatusCode != want {
@@ -460,7 +460,7 @@ func TestConnectToLoopback(t *testing.T) {
 // contain the requested port and the port on which the base listens.
 func TestStreamToAClosedPort(t *testing.T) {
 	for _, reuse := range []bool{false, true} {
-		r := newRig(t)
+		r := newFixture(t)
 		createService(t, r.client, service())
 		offer(t, r.client, at("198.18.0.1", "pod-1", ready))
 		r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: serve(t, answer("", "biz1", "1")), Port: "9090"})
@@ -477,7 +477,7 @@ func TestStreamToAClosedPort(t *testing.T) {
 // TestCommands checks that, with the password, a client can connect to the command ports of bases and to no other
 // address.
 func TestCommands(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	says := func(text string) string {
 		return listen(t, func(c *net.TCPConn) {
 			_, _ = io.WriteString(c, text)
@@ -518,7 +518,7 @@ func TestCommands(t *testing.T) {
 			c, err := net.Dial("tcp", server.Listener.Addr().String())
 			check.Must(t, err)
 			defer func() { _ = c.Close() }()
-			_ = c.SetDeadline(time.Now().Add(patience))
+			_ = c.SetDeadline(time.Now().Add(waitTimeout))
 			method := tc.method
 			if method == "" {
 				method = http.MethodConnect

@@ -37,7 +37,7 @@ type Generator struct {
 	started chan struct{} // closed when Start is called
 
 	mu     sync.Mutex
-	launch func(plan, func(context.Context) Record, func(Record)) *stream // nil while Start is not running
+	launch func(resolvedSpec, func(context.Context) Record, func(Record)) *stream // nil while Start is not running
 	groups map[string]map[string]*stream
 	order  map[string][]string // stream names in the order in which the streams started
 	wg     sync.WaitGroup
@@ -53,7 +53,7 @@ func NewGenerator(o GeneratorOptions) *Generator {
 // streams run, it also measures the delays that this machine causes. Call Start once.
 func (g *Generator) Start(ctx context.Context) error {
 	g.mu.Lock()
-	g.launch = func(p plan, do func(context.Context) Record, lost func(Record)) *stream {
+	g.launch = func(p resolvedSpec, do func(context.Context) Record, lost func(Record)) *stream {
 		return newStream(ctx, p, do, lost)
 	}
 	g.mu.Unlock()
@@ -85,7 +85,7 @@ func (g *Generator) StartStreamWith(ctx context.Context, group string, spec Spec
 	if first != nil {
 		pushed = &pushedTargets{targetSet: *first}
 	}
-	p, err := spec.plan()
+	p, err := spec.resolve()
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (g *Generator) waitReady(ctx context.Context, r *requester, pushed *pushedT
 // routing returns two functions. The first selects the target of a request. The second opens a connection to a newly
 // selected target; it is used for connections that several requests share. The second function is nil if the stream
 // cannot share connections between targets.
-func (g *Generator) routing(group string, p *plan, pushed *pushedTargets) (func() (Target, error),
+func (g *Generator) routing(group string, p *resolvedSpec, pushed *pushedTargets) (func() (Target, error),
 	func(context.Context) (net.Conn, error)) {
 	var draw func(n int) int
 	if p.Seed != 0 {

@@ -86,19 +86,19 @@ func (g *Gateway) dialArklet(ctx context.Context, authority string) (net.Conn, e
 	return connect(ctx, t, t.Arklet)
 }
 
-// forbidden is the error for a host to which the gateway does not connect. It contains the HTTP status of the
+// forbiddenError is the error for a host to which the gateway does not connect. It contains the HTTP status of the
 // response.
-type forbidden struct {
+type forbiddenError struct {
 	status int
 	text   string
 }
 
-func (e *forbidden) Error() string { return e.text }
+func (e *forbiddenError) Error() string { return e.text }
 
 func (g *Gateway) dialTunnel(ctx context.Context, authority string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(authority)
 	if err != nil || port == "" {
-		return nil, &forbidden{http.StatusBadRequest, fmt.Sprintf("CONNECT %s has no port; use HOST:PORT", authority)}
+		return nil, &forbiddenError{http.StatusBadRequest, fmt.Sprintf("CONNECT %s has no port; use HOST:PORT", authority)}
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() && g.o.External(authority) {
 		return connect(ctx, Target{IP: host}, authority)
@@ -113,17 +113,17 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	if net.ParseIP(host) != nil {
 		t, ours := g.o.Targets.ByIP(host)
 		if addr, err := netip.ParseAddr(host); !ours && (err != nil || !g.o.Network.Contains(addr)) {
-			return nil, &forbidden{http.StatusForbidden,
+			return nil, &forbiddenError{http.StatusForbidden,
 				fmt.Sprintf("no base has the address %s; the gateway connects only to bases and Services", host)}
 		}
 		t.IP = host
-		t = t.On(port)
+		t = t.WithPort(port)
 		return connect(ctx, t, t.Web)
 	}
 	name, rest, _ := strings.Cut(strings.ToLower(host), ".") // host names are case-insensitive
 	namespace, _, _ := strings.Cut(rest, ".")                // the rest may be .svc.cluster.local
 	if name == "" || namespace == "" {
-		return nil, &forbidden{http.StatusForbidden,
+		return nil, &forbiddenError{http.StatusForbidden,
 			fmt.Sprintf("%q is neither SERVICE.NAMESPACE nor the address of a base", host)}
 	}
 	route := Route{Namespace: namespace, Service: name, Port: port, Client: "proxy"}
@@ -134,7 +134,7 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	known := g.backends[route.key()] != nil
 	g.mu.Unlock()
 	if !known {
-		return nil, &forbidden{http.StatusNotFound,
+		return nil, &forbiddenError{http.StatusNotFound,
 			fmt.Sprintf("Service %s does not exist; the gateway connects only to bases and Services", route.key())}
 	}
 	return g.Dial(ctx, route)
@@ -142,7 +142,7 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 
 func proxyFailed(w http.ResponseWriter, r *http.Request, err error) {
 	var failed *DialError
-	var no *forbidden
+	var no *forbiddenError
 	switch {
 	case r.Context().Err() != nil:
 		panic(http.ErrAbortHandler) // the client has disconnected

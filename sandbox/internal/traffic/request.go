@@ -24,12 +24,12 @@ const maxBody = 64 << 10
 // requester sends the requests of one stream.
 type requester struct {
 	group     string
-	spec      plan
+	spec      resolvedSpec
 	pick      func() (Target, error) // returns the target of a request; nil if the transport selects it
 	transport *http.Transport
 }
 
-func newRequester(group string, spec plan, pick func() (Target, error),
+func newRequester(group string, spec resolvedSpec, pick func() (Target, error),
 	dial func(context.Context) (net.Conn, error)) *requester {
 	r := &requester{group: group, spec: spec, pick: pick, transport: &http.Transport{
 		DisableKeepAlives: !spec.Reuse, DisableCompression: true,

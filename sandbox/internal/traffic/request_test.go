@@ -93,9 +93,9 @@ func TestResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, reuse := range []bool{false, true} {
-				r := newRig(t)
+				r := newFixture(t)
 				r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Host: "h", Web: c.web})
-				spec := spec("s", 1000, 1, timeout(patience))
+				spec := spec("s", 1000, 1, timeout(waitTimeout))
 				spec.Versions, spec.Reuse = c.versions, reuse
 				if c.want.Result == Timeout {
 					timeout(50 * time.Millisecond)(&spec)
@@ -146,7 +146,7 @@ func awaitRead(c *net.TCPConn) {
 }
 
 func TestNoBaseMatches(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.bases.set(Target{IP: "198.18.0.1", Base: "base-1", Web: closed(t)})
 	end := r.run(t, spec("s", 1, 1, toBases("old")))
 	if d := cmp.Diff(map[Result]int{NoEndpoint: 1}, end.Results); d != "" {
@@ -157,7 +157,7 @@ func TestNoBaseMatches(t *testing.T) {
 // TestBasesAreUsedRoundRobin checks that requests use the matching bases in turn, including bases that are down and
 // bases that were added later.
 func TestBasesAreUsedRoundRobin(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	web := serve(t, answer("", "biz1", "1"))
 	named := func(base string) Target { return Target{IP: base, Base: base, Web: web} }
 	list := []Target{named("new-1"), named("new-2"), named("news-1"), named("old-1"), named("old-2")}

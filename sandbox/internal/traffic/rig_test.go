@@ -18,8 +18,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// patience is the timeout of waits and also of requests, so it must not exceed maxTimeout.
-const patience = min(check.Patience, maxTimeout)
+// waitTimeout is the timeout of waits and also of requests, so it must not exceed maxTimeout.
+const waitTimeout = min(check.WaitTimeout, maxTimeout)
 
 // bases is a Targets whose list of bases a test can replace.
 type bases struct{ list atomic.Pointer[[]Target] }
@@ -42,8 +42,8 @@ func (b *bases) Group(string) []Target {
 	return nil
 }
 
-// rig is a test setup: a gateway and a generator that run until the end of the test.
-type rig struct {
+// fixture is a test setup: a gateway and a generator that run until the end of the test.
+type fixture struct {
 	bases     bases
 	client    *fake.Clientset
 	gateway   *Gateway
@@ -52,9 +52,9 @@ type rig struct {
 	external  string // address of the command port of a base outside the sandbox
 }
 
-func newRig(t testing.TB) *rig {
+func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	r := &rig{client: fake.NewClientset(), lost: make(chan Record, 10*MaxLost)}
+	r := &fixture{client: fake.NewClientset(), lost: make(chan Record, 10*MaxLost)}
 	check.Gapless(r.client)
 	r.gateway = NewGateway(GatewayOptions{Client: r.client, Targets: &r.bases, Seed: 1,
 		Network:  netip.MustParsePrefix("198.18.0.0/15"),
@@ -69,24 +69,24 @@ func newRig(t testing.TB) *rig {
 // eventually calls look repeatedly until it returns nil.
 func eventually(t testing.TB, look func() error) {
 	t.Helper()
-	check.Eventually(t, patience, look)
+	check.Eventually(t, waitTimeout, look)
 }
 
 // run starts a stream, waits until the stream has reached its limit, and returns its result.
-func (r *rig) run(t testing.TB, spec Spec) *StreamResult {
+func (r *fixture) run(t testing.TB, spec Spec) *StreamResult {
 	t.Helper()
 	check.Must(t, r.generator.StartStream(t.Context(), "g", spec))
 	return r.finish(t, spec.Name)
 }
 
 // finish waits until a stream has ended, and returns its result.
-func (r *rig) finish(t testing.TB, name string) *StreamResult {
+func (r *fixture) finish(t testing.TB, name string) *StreamResult {
 	t.Helper()
 	s, err := r.generator.find("g", name)
 	check.Must(t, err)
 	select {
 	case <-s.done:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Fatalf("the stream has not ended: %+v", s.summary())
 	}
 	end, err := r.generator.Stop(t.Context(), "g", name)

@@ -43,11 +43,15 @@ func at(ip, pod string, c discoveryv1.EndpointConditions) discoveryv1.Endpoint {
 }
 
 var (
-	ready    = discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true), Terminating: ptr.To(false)}
-	notReady = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(false), Terminating: ptr.To(false)}
-	draining = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)}
-	ending   = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(false), Terminating: ptr.To(true)}
-	unsaid   = discoveryv1.EndpointConditions{}
+	ready = discoveryv1.EndpointConditions{Ready: ptr.To(true), Serving: ptr.To(true),
+		Terminating: ptr.To(false)}
+	notReady = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(false),
+		Terminating: ptr.To(false)}
+	draining = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true),
+		Terminating: ptr.To(true)}
+	ending = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(false),
+		Terminating: ptr.To(true)}
+	noConditions = discoveryv1.EndpointConditions{}
 )
 
 func TestWhichEndpointsCount(t *testing.T) {
@@ -64,7 +68,7 @@ func TestWhichEndpointsCount(t *testing.T) {
 		"ready ones only": {
 			slices: []*discoveryv1.EndpointSlice{
 				slice("a", at("198.18.0.2", "b", ready), at("198.18.0.1", "a", notReady),
-					at("198.18.0.3", "c", draining), at("198.18.0.4", "d", unsaid))},
+					at("198.18.0.3", "c", draining), at("198.18.0.4", "d", noConditions))},
 			want: []string{"198.18.0.2 b", "198.18.0.4 d"},
 		},
 		"none is ready: those that serve while they terminate": {

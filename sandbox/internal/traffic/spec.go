@@ -52,21 +52,22 @@ type Spec struct {
 	MaxOpen int `json:"maxOpen,omitempty"`
 }
 
-// plan is a Spec with its defaults filled in.
-type plan struct {
+// resolvedSpec is a Spec with its defaults filled in.
+type resolvedSpec struct {
 	Spec
 	rate    int
 	timeout time.Duration
 }
 
-// plan returns the Spec with its defaults filled in, or an error that joins all validation errors.
-func (s Spec) plan() (plan, error) {
+// resolve returns the Spec with its defaults filled in, or an error that joins all validation errors.
+func (s Spec) resolve() (resolvedSpec, error) {
 	orDefault(&s.Name, "traffic")
 	orDefault(&s.Via, v1alpha1.ViaService)
 	orDefault(&s.Duration, DefaultDuration)
 	orDefault(&s.Total, MaxTotal)
 	orDefault(&s.MaxOpen, MaxOpen)
-	p := plan{s, ptr.Deref(s.Rate, 100), ptr.Deref(s.Timeout, metav1.Duration{Duration: 2 * time.Second}).Duration}
+	p := resolvedSpec{s, ptr.Deref(s.Rate, 100), ptr.Deref(s.Timeout,
+		metav1.Duration{Duration: 2 * time.Second}).Duration}
 	var errs []error
 	if s.Module == "" {
 		errs = append(errs, errors.New("module is missing"))
@@ -84,9 +85,9 @@ func (s Spec) plan() (plan, error) {
 		errs = append(errs, fmt.Errorf("via is %q: use %s or %s", s.Via, v1alpha1.ViaService, v1alpha1.ViaBases))
 	}
 	errs = append(errs,
-		within("rate", p.rate, 1, maxRate), within("timeout", p.timeout, time.Millisecond, maxTimeout),
-		within("duration", s.Duration, time.Millisecond, MaxDuration), within("total", s.Total, 1, MaxTotal),
-		within("maxOpen", s.MaxOpen, 1, MaxOpen))
+		checkRange("rate", p.rate, 1, maxRate), checkRange("timeout", p.timeout, time.Millisecond, maxTimeout),
+		checkRange("duration", s.Duration, time.Millisecond, MaxDuration), checkRange("total", s.Total, 1, MaxTotal),
+		checkRange("maxOpen", s.MaxOpen, 1, MaxOpen))
 	if err := errors.Join(errs...); err != nil {
 		return p, fmt.Errorf("traffic %q: %w", s.Name, err)
 	}
@@ -95,7 +96,7 @@ func (s Spec) plan() (plan, error) {
 
 // Complete returns the Spec with its defaults filled in, or an error that joins all validation errors.
 func (s Spec) Complete() (Spec, error) {
-	p, err := s.plan()
+	p, err := s.resolve()
 	return p.Spec, err
 }
 
@@ -120,7 +121,7 @@ func orDefault[T comparable](field *T, value T) {
 	}
 }
 
-func within[T int | time.Duration](name string, v, least, most T) error {
+func checkRange[T int | time.Duration](name string, v, least, most T) error {
 	if v < least || v > most {
 		return fmt.Errorf("%s is %v: use a value from %v to %v", name, v, least, most)
 	}
@@ -128,6 +129,6 @@ func within[T int | time.Duration](name string, v, least, most T) error {
 }
 
 // due returns the time from the start of the stream until request n, counted from 0, is due.
-func (p *plan) due(n int) time.Duration {
+func (p *resolvedSpec) due(n int) time.Duration {
 	return time.Duration(int64(n) * int64(time.Second) / int64(p.rate))
 }

@@ -11,7 +11,7 @@ import (
 // stream sends requests at a fixed rate (open loop): it sends each request when it is due, whether or not earlier
 // requests have been answered.
 type stream struct {
-	spec plan
+	spec resolvedSpec
 	do   func(context.Context) Record
 	// lost is called concurrently for the first MaxLost lost requests. If it is nil, lost requests are only counted.
 	lost   func(Record)
@@ -30,7 +30,7 @@ type stream struct {
 
 // newStream starts a stream. It does not block. The stream ends when stop is called, when it reaches one of its
 // limits, or when ctx ends.
-func newStream(ctx context.Context, spec plan, do func(context.Context) Record, lost func(Record)) *stream {
+func newStream(ctx context.Context, spec resolvedSpec, do func(context.Context) Record, lost func(Record)) *stream {
 	s := &stream{spec: spec, do: do, lost: lost, log: newRequestLog(time.Now()), done: make(chan struct{})}
 	ctx, s.cut = context.WithCancel(ctx)
 	var pacing context.Context

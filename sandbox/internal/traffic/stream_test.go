@@ -17,9 +17,9 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-func planned(t *testing.T, s Spec) plan {
+func mustResolve(t *testing.T, s Spec) resolvedSpec {
 	t.Helper()
-	p, err := s.plan()
+	p, err := s.resolve()
 	check.Must(t, err)
 	return p
 }
@@ -39,7 +39,7 @@ func TestRequestsAreSentWhenDue(t *testing.T) {
 					}
 				}
 				start := time.Now()
-				s := newStream(t.Context(), planned(t, spec("traffic", 300, 3000)), do, nil)
+				s := newStream(t.Context(), mustResolve(t, spec("traffic", 300, 3000)), do, nil)
 				<-s.done
 				if took, want := time.Since(start), 9996666666*time.Nanosecond+answerTime; took != want {
 					t.Errorf("took %v, want %v", took, want)
@@ -106,7 +106,7 @@ func TestTooManyOpenRequests(t *testing.T) {
 			return Record{Result: OK}
 		}
 		var lost atomic.Int64
-		s := newStream(t.Context(), planned(t, spec("s", 10, 20, func(s *Spec) { s.MaxOpen = 5 })), do,
+		s := newStream(t.Context(), mustResolve(t, spec("s", 10, 20, func(s *Spec) { s.MaxOpen = 5 })), do,
 			func(Record) { lost.Add(1) })
 		<-s.done
 		// Of the ten requests per second, five can be sent.
@@ -122,7 +122,7 @@ func TestTooManyOpenRequests(t *testing.T) {
 
 func TestStreamStopsAtItsDurationLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStream(t.Context(), planned(t, spec("s", 1, 0)),
+		s := newStream(t.Context(), mustResolve(t, spec("s", 1, 0)),
 			func(context.Context) Record { return Record{Result: OK} }, nil)
 		start := time.Now()
 		<-s.done
@@ -139,7 +139,7 @@ func TestReportedLostRequestsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported atomic.Int64
 		do := func(context.Context) Record { return Record{Result: Refused} }
-		s := newStream(t.Context(), planned(t, spec("s", 5000, 5000)), do, func(Record) { reported.Add(1) })
+		s := newStream(t.Context(), mustResolve(t, spec("s", 5000, 5000)), do, func(Record) { reported.Add(1) })
 		<-s.done
 		if sum := s.summary(); sum.Lost != 5000 || reported.Load() != MaxLost || len(s.log.lost()) != MaxLost {
 			t.Errorf("lost %d, reported %d, listed %d", sum.Lost, reported.Load(), len(s.log.lost()))
@@ -149,7 +149,7 @@ func TestReportedLostRequestsAreLimited(t *testing.T) {
 
 // TestStopAndDrop checks that Stop waits for in-flight requests, and that Drop cancels them.
 func TestStopAndDrop(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	arrived, release := make(chan struct{}), make(chan struct{})
 	web := listen(t, func(c *net.TCPConn) {
 		arrived <- struct{}{}
@@ -219,7 +219,7 @@ func TestStopAndDrop(t *testing.T) {
 func TestInvalidSpecReturnsAllErrors(t *testing.T) {
 	s := spec("x", 6000, -1, timeout(time.Hour))
 	s.Via, s.Module = "air", ""
-	_, err := s.plan()
+	_, err := s.resolve()
 	lines := strings.SplitN(fmt.Sprint(err)+strings.Repeat("\n", 5), "\n", 6)
 	for i, names := range []string{`"x" module`, `via "air" service bases`, "rate 6000 1 5000",
 		"timeout 1h0m0s 1ms 1m0s", "total -1 1 2000000"} {
@@ -227,7 +227,7 @@ func TestInvalidSpecReturnsAllErrors(t *testing.T) {
 	}
 	s = Spec{}
 	s.Module = "m"
-	if _, err := s.plan(); err == nil || !strings.Contains(err.Error(), "service") ||
+	if _, err := s.resolve(); err == nil || !strings.Contains(err.Error(), "service") ||
 		!strings.Contains(err.Error(), "namespace") {
 		t.Errorf("got %v", err)
 	}

@@ -31,9 +31,9 @@ type Target struct {
 	Closed string
 }
 
-// On returns t for connections to a port at the address t.IP. Web of the returned target is the listener for this
+// WithPort returns t for connections to a port at the address t.IP. Web of the returned target is the listener for this
 // port. An empty port means the module port.
-func (t Target) On(port string) Target {
+func (t Target) WithPort(port string) Target {
 	if port == "" || port == t.Port {
 		return t
 	}

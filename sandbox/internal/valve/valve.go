@@ -34,8 +34,8 @@ func (v *Valve) Set(shut bool) {
 	v.changed.Broadcast()
 }
 
-// Through returns a connection that wraps c and whose data passes through the valve.
-func (v *Valve) Through(conn net.Conn) net.Conn { return &valved{Conn: conn, valve: v} }
+// Wrap returns a connection that wraps c and whose data passes through the valve.
+func (v *Valve) Wrap(conn net.Conn) net.Conn { return &valved{Conn: conn, valve: v} }
 
 // valved is a connection whose data passes through a valve.
 type valved struct {

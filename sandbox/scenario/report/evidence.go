@@ -27,9 +27,9 @@ func (p *printer) printEvidence(run *scenario.Run) {
 	if failed != nil && failed.Line > 0 {
 		place = fmt.Sprintf("%s:%d", run.File, failed.Line)
 	}
-	p.printf("  %s\n", p.paint(faint,
+	p.printf("  %s\n", p.colorize(faint,
 		plain.Text(fmt.Sprintf("%s  seed %d  namespace %s", place, run.Seed, run.Namespace))))
-	p.printf("%s\n\n", p.paint(bold, indent(plain.Lines(run.Failure), "  ")))
+	p.printf("%s\n\n", p.colorize(bold, indent(plain.Lines(run.Failure), "  ")))
 	if len(run.Steps) > 0 {
 		p.printf("  Steps\n")
 		p.printSteps(run.Steps, "    ")
@@ -83,7 +83,7 @@ func (p *printer) printChecks(run *scenario.Run) {
 	for _, c := range run.Checks {
 		p.printf("    %s %-14s %s", p.mark(c.Result), plain.Text(c.Name), plain.Text(c.Summary))
 		if c.Expect != expectHolds {
-			p.printf(" %s", p.paint(faint, "("+plain.Text(c.Expect)+")"))
+			p.printf(" %s", p.colorize(faint, "("+plain.Text(c.Expect)+")"))
 		}
 		p.printf("\n")
 		if c.Result == scenario.Passed && !p.o.Verbose {
@@ -118,7 +118,7 @@ func violation(run *scenario.Run, v scenario.Violation) string {
 // printNote prints the note of a stream, for example that the stream stopped at one of its limits.
 func (p *printer) printNote(t scenario.Traffic) {
 	if t.Note != "" {
-		p.printf("  %s\n", p.paint(yellow, plain.Text("Requests of "+t.Name+": "+t.Note)))
+		p.printf("  %s\n", p.colorize(yellow, plain.Text("Requests of "+t.Name+": "+t.Note)))
 	}
 }
 
@@ -188,9 +188,9 @@ func (p *printer) diff(text string) string {
 	for i, l := range lines {
 		switch trimmed := strings.TrimSpace(l); {
 		case strings.HasPrefix(trimmed, "- "):
-			lines[i] = p.paint(red, l)
+			lines[i] = p.colorize(red, l)
 		case strings.HasPrefix(trimmed, "+ "):
-			lines[i] = p.paint(green, l)
+			lines[i] = p.colorize(green, l)
 		}
 	}
 	return strings.Join(lines, "\n")

@@ -38,7 +38,7 @@ var pieces = []string{"</script>", "<script>alert(1)</script>", "<!--", "-->", "
 func hostile(check func(r *scenario.Report)) {
 	for first := range 8 {
 		r, n := sampleReport(), first*4
-		poison(r, func() string {
+		replaceTexts(r, func() string {
 			n++
 			piece := func(i int) string { return pieces[i%len(pieces)] }
 			return fmt.Sprint(n, piece(n), piece(n*2+first), piece(n*3)) // texts are unique, because they may be keys
@@ -47,9 +47,9 @@ func hostile(check func(r *scenario.Report)) {
 	}
 }
 
-// poison replaces every text of a report. It keeps results, kinds and states, because they determine the structure of
-// the HTML page.
-func poison(r *scenario.Report, text func() string) {
+// replaceTexts replaces every text of a report. It keeps results, kinds and states, because they determine the
+// structure of the HTML page.
+func replaceTexts(r *scenario.Report, text func() string) {
 	var walk func(v reflect.Value)
 	walk = func(v reflect.Value) {
 		switch v.Kind() {
@@ -90,10 +90,10 @@ func poison(r *scenario.Report, text func() string) {
 	walk(reflect.ValueOf(r))
 }
 
-// harmless returns a report in which every text is replaced by a harmless text.
-func harmless() *scenario.Report {
+// harmlessReport returns a report in which every text is replaced by a harmless text.
+func harmlessReport() *scenario.Report {
 	r, n := sampleReport(), 0
-	poison(r, func() string { n++; return fmt.Sprint("harmless", n) })
+	replaceTexts(r, func() string { n++; return fmt.Sprint("harmless", n) })
 	return r
 }
 
@@ -139,7 +139,7 @@ func TestHTMLEscapesTexts(t *testing.T) {
 		}
 		return page.Bytes()
 	}
-	want := skeleton(t, write(harmless()))
+	want := skeleton(t, write(harmlessReport()))
 	hostile(func(r *scenario.Report) {
 		page := write(r)
 		if diff := cmp.Diff(want, skeleton(t, page)); diff != "" {
@@ -156,7 +156,7 @@ func TestHTMLEscapesTexts(t *testing.T) {
 // texts of the report. Redacting must not change the original report.
 func TestReportsHaveNoCredentials(t *testing.T) {
 	r, n := sampleReport(), 0
-	poison(r, func() string {
+	replaceTexts(r, func() string {
 		n++
 		return fmt.Sprintf(`pulling https://user%d:hunter2@repo.example/a.jar?Signature=hunter2&Expires=1 "oss://hunter2@b/c#k=hunter2": denied`, n)
 	})
@@ -240,7 +240,7 @@ func TestMarkdownEscapesTexts(t *testing.T) {
 		}
 		return skeleton(t, summary.Bytes()), bars
 	}
-	wantElements, wantBars := write(harmless())
+	wantElements, wantBars := write(harmlessReport())
 	hostile(func(r *scenario.Report) {
 		elements, bars := write(r)
 		if diff := cmp.Diff(wantElements, elements); diff != "" {

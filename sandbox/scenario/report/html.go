@@ -96,7 +96,7 @@ func (n nested) Depth() int { return min(n.depth, 3) }
 func WriteHTML(w io.Writer, r *scenario.Report) error {
 	data, err := json.Marshal(pageDataOf(r)) // escapes <, > and &, so that no text ends the script element
 	if err != nil {
-		return fmt.Errorf("writing the timelines: %w", err)
+		return fmt.Errorf("encoding the timelines: %w", err)
 	}
 	buffer := bufio.NewWriter(w)
 	//nolint:gosec // our own style and script, and JSON that is escaped for a script

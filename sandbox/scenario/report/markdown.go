@@ -78,12 +78,13 @@ func (p *printer) printRow(run *scenario.Run) {
 			lost = "**" + lost + "**"
 		}
 	}
-	p.printf("| %s | %s | %s | %s | %s |\n", emblem(run.Result), markdown(shortName(run)), seconds(run.Elapsed), sent,
+	p.printf("| %s | %s | %s | %s | %s |\n", resultEmoji(run.Result), markdown(shortName(run)), seconds(run.Elapsed),
+		sent,
 		lost)
 }
 
-// emblem returns the emoji for a result.
-func emblem(v scenario.Result) string {
+// resultEmoji returns the emoji for a result.
+func resultEmoji(v scenario.Result) string {
 	switch v {
 	case scenario.Passed:
 		return "✅"

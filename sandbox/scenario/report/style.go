@@ -18,8 +18,8 @@ const (
 	bold   = "1"
 )
 
-// paint adds a terminal colour to a text. The text must contain no control characters, see package plain.
-func (p *printer) paint(colour, text string) string {
+// colorize adds a terminal colour to a text. The text must contain no control characters, see package plain.
+func (p *printer) colorize(colour, text string) string {
 	if !p.o.Color || text == "" {
 		return text
 	}
@@ -30,13 +30,13 @@ func (p *printer) paint(colour, text string) string {
 func (p *printer) mark(v scenario.Result) string {
 	switch v {
 	case scenario.Passed:
-		return p.paint(green, "✓")
+		return p.colorize(green, "✓")
 	case scenario.Skipped:
-		return p.paint(yellow, "-")
+		return p.colorize(yellow, "-")
 	case scenario.Errored:
-		return p.paint(red, "!")
+		return p.colorize(red, "!")
 	default:
-		return p.paint(red, "✗")
+		return p.colorize(red, "✗")
 	}
 }
 

@@ -191,11 +191,11 @@ func (p *printer) printSummary(r *scenario.Report) {
 		colour string
 	}{{scenario.Failed, red}, {scenario.Errored, red}, {scenario.Passed, green}, {scenario.Skipped, yellow}} {
 		if n := counts[r.result]; n > 0 {
-			parts = append(parts, p.paint(r.colour, fmt.Sprintf("%d %s", n, r.result)))
+			parts = append(parts, p.colorize(r.colour, fmt.Sprintf("%d %s", n, r.result)))
 		}
 	}
 	if len(parts) == 0 {
-		parts = append(parts, p.paint(yellow, "no runs"))
+		parts = append(parts, p.colorize(yellow, "no runs"))
 	}
 	row := strings.Join(parts, ", ") + " in " + seconds(r.Elapsed)
 	if text := requests(r.Runs...); text != "" {

@@ -55,7 +55,7 @@ func (s *Scenario) resolve(given map[string]v1alpha1.Any, o Options) Problems {
 	for _, name := range rest { // problems are reported by check; the type is unknown
 		s.vars.order = append(s.vars.order, name)
 		known[name] = nil
-		if s.circular(name, rest) {
+		if s.isCircular(name, rest) {
 			problems = append(problems, s.problem("spec.vars."+name, "circular reference"))
 		}
 	}
@@ -79,8 +79,8 @@ func (s *Scenario) evaluate(name string, known map[string]any) bool {
 	return true
 }
 
-// circular reports whether a variable uses one of the variables in rest, which cannot be evaluated.
-func (s *Scenario) circular(name string, rest []string) bool {
+// isCircular reports whether a variable uses one of the variables in rest, which cannot be evaluated.
+func (s *Scenario) isCircular(name string, rest []string) bool {
 	text, err := yaml.Marshal(s.vars.values[name])
 	return err == nil && slices.ContainsFunc(rest,
 		func(other string) bool { return strings.Contains(string(text), "vars."+other) })

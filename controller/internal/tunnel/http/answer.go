@@ -46,7 +46,7 @@ func isConnectionError(err error) bool {
 }
 
 // deliver passes the answer from a base, or the error of the request, to the handler.
-func (t *Tunnel) deliver(c *call, asked time.Time, body []byte, err error) {
+func (t *Tunnel) deliver(c *call, requestedAt time.Time, body []byte, err error) {
 	from := tunnel.Origin{Tunnel: tunnel.HTTP, Identity: c.to.Identity, IP: c.to.IP, At: time.Now()}
 	kind, reason := string(c.request.Command), tunnel.Rejection("")
 	switch {
@@ -55,7 +55,7 @@ func (t *Tunnel) deliver(c *call, asked time.Time, body []byte, err error) {
 	case err == nil:
 		reason, err = check(c, body)
 		if err == nil {
-			reason, err = t.dispatch(from, c.request, asked, body)
+			reason, err = t.dispatch(from, c.request, requestedAt, body)
 		}
 	}
 	if reason != "" {
@@ -91,7 +91,7 @@ func check(c *call, body []byte) (tunnel.Rejection, error) {
 }
 
 // dispatch decodes an answer and passes it to the handler.
-func (t *Tunnel) dispatch(from tunnel.Origin, r arklet.Request, asked time.Time, body []byte) (tunnel.Rejection,
+func (t *Tunnel) dispatch(from tunnel.Origin, r arklet.Request, requestedAt time.Time, body []byte) (tunnel.Rejection,
 	error) {
 	switch r.Command {
 	case arklet.CommandHealth:
@@ -99,7 +99,7 @@ func (t *Tunnel) dispatch(from tunnel.Origin, r arklet.Request, asked time.Time,
 		if err != nil {
 			return unexpected(err), err
 		}
-		from.At = asked
+		from.At = requestedAt
 		t.handler.Health(from, h)
 	case arklet.CommandQueryAllBiz:
 		list, err := arklet.DecodeBizListOutput(body)
@@ -109,7 +109,7 @@ func (t *Tunnel) dispatch(from tunnel.Origin, r arklet.Request, asked time.Time,
 		if err != nil {
 			t.handler.Rejected(from, string(r.Command), tunnel.ReasonOf(err), err)
 		}
-		from.At = asked // the base made the list after the request
+		from.At = requestedAt // the base made the list after the request
 		t.handler.BizList(from, list)
 	default:
 		a, err := arklet.DecodeHTTPAnswer(body, r)

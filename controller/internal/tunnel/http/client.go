@@ -163,9 +163,9 @@ func (t *Tunnel) post(ctx context.Context, c *call) ([]byte, error) {
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, arklet.MaxPayload+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("reading the response of %s: %w", url, errors.Join(errCutShort, err))
+		return nil, fmt.Errorf("reading the response from %s: %w", url, errors.Join(errCutShort, err))
 	case len(answer) > arklet.MaxPayload:
-		return nil, fmt.Errorf("reading the response of %s: %w", url, arklet.ErrTooLarge)
+		return nil, fmt.Errorf("reading the response from %s: %w", url, arklet.ErrTooLarge)
 	}
 	return answer, nil
 }

@@ -22,11 +22,11 @@ import (
 )
 
 var (
-	at      = tunnel.Address{Identity: "a", IP: "198.18.0.1", Port: 1240}
-	biz1    = arklet.Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}
-	install = arklet.Request{Command: arklet.CommandInstallBiz, Module: biz1}
-	health  = arklet.Request{Command: arklet.CommandHealth}
-	list    = arklet.Request{Command: arklet.CommandQueryAllBiz}
+	baseAddress = tunnel.Address{Identity: "a", IP: "198.18.0.1", Port: 1240}
+	biz1        = arklet.Module{Name: "biz1", Version: "1.0.0", URL: "file:///m/biz1.jar"}
+	install     = arklet.Request{Command: arklet.CommandInstallBiz, Module: biz1}
+	health      = arklet.Request{Command: arklet.CommandHealth}
+	list        = arklet.Request{Command: arklet.CommandQueryAllBiz}
 )
 
 // sameError compares two errors with errors.Is.
@@ -47,55 +47,55 @@ func TestAnswers(t *testing.T) {
 	}{
 		{
 			name: "installed", request: install,
-			wire: says(`{"baseIdentity":"a","code":"SUCCESS","data":{"bizInfos":[{"bizName":"biz1","bizState":"activated","bizVersion":"1.0.0"}],"code":"SUCCESS","elapsedSpace":1,"message":"Install Biz: biz1:1.0.0 success"}}`),
+			wire: response(`{"baseIdentity":"a","code":"SUCCESS","data":{"bizInfos":[{"bizName":"biz1","bizState":"activated","bizVersion":"1.0.0"}],"code":"SUCCESS","elapsedSpace":1,"message":"Install Biz: biz1:1.0.0 success"}}`),
 			sent: `POST 198.18.0.1:1240 /installBiz {"bizName":"biz1","bizVersion":"1.0.0","bizUrl":"file:///m/biz1.jar"}`,
 			want: []event{{From: origin(time.Second),
 				Answer: arklet.Answer{Command: arklet.CommandInstallBiz, Module: biz1, Code: "SUCCESS",
 					DataCode: "SUCCESS", DataMessage: "Install Biz: biz1:1.0.0 success",
-					PublishedAt: moment(time.Second)}}},
+					PublishedAt: timeAt(time.Second)}}},
 		},
 		{
 			name: "an exception in the handler", request: install,
-			wire: says(`{"code":"CMD_PROCESS_INTERNAL_ERROR","errorStackTrace":"java.io.IOException\n\tat …","message":"Internal Error: java.io.IOException: x"}`),
+			wire: response(`{"code":"CMD_PROCESS_INTERNAL_ERROR","errorStackTrace":"java.io.IOException\n\tat …","message":"Internal Error: java.io.IOException: x"}`),
 			want: []event{{From: origin(time.Second),
 				Answer: arklet.Answer{Command: arklet.CommandInstallBiz, Module: biz1,
 					Code: "CMD_PROCESS_INTERNAL_ERROR", Message: "Internal Error: java.io.IOException: x",
-					PublishedAt: moment(time.Second)}}},
+					PublishedAt: timeAt(time.Second)}}},
 		},
 		{
 			name: "switched", request: arklet.Request{Command: arklet.CommandSwitchBiz,
 				Module: arklet.Module{Name: "biz1", Version: "1.0.0"}},
-			wire: says(`{"baseIdentity":"a","code":"SUCCESS","data":{"code":"SUCCESS","message":"Switch biz: biz1:1.0.0 is activated."}}`),
+			wire: response(`{"baseIdentity":"a","code":"SUCCESS","data":{"code":"SUCCESS","message":"Switch biz: biz1:1.0.0 is activated."}}`),
 			sent: `POST 198.18.0.1:1240 /switchBiz {"bizName":"biz1","bizVersion":"1.0.0"}`,
 			want: []event{{From: origin(time.Second),
 				Answer: arklet.Answer{Command: arklet.CommandSwitchBiz,
 					Module: arklet.Module{Name: "biz1", Version: "1.0.0"}, Code: "SUCCESS", DataCode: "SUCCESS",
-					DataMessage: "Switch biz: biz1:1.0.0 is activated.", PublishedAt: moment(time.Second)}}},
+					DataMessage: "Switch biz: biz1:1.0.0 is activated.", PublishedAt: timeAt(time.Second)}}},
 		},
 		{
 			name: "a command that it does not know", request: install,
-			wire: says(`{"code":"CMD_NOT_FOUND","message":"please follow the doc"}`),
+			wire: response(`{"code":"CMD_NOT_FOUND","message":"please follow the doc"}`),
 			want: []event{{From: origin(time.Second),
 				Answer: arklet.Answer{Command: arklet.CommandInstallBiz, Module: biz1, Code: "CMD_NOT_FOUND",
-					Message: "please follow the doc", PublishedAt: moment(time.Second)}}},
+					Message: "please follow the doc", PublishedAt: timeAt(time.Second)}}},
 		},
 		{
 			name: "modules, as of the request", request: list,
-			wire: says(`{"baseIdentity":"a","code":"SUCCESS","data":[{"bizName":"biz1","bizState":"activated","bizStateRecords":[],"bizVersion":"1.0.0","mainClass":"x","webContextPath":"biz1"}]}`),
+			wire: response(`{"baseIdentity":"a","code":"SUCCESS","data":[{"bizName":"biz1","bizState":"activated","bizStateRecords":[],"bizVersion":"1.0.0","mainClass":"x","webContextPath":"biz1"}]}`),
 			sent: `POST 198.18.0.1:1240 /queryAllBiz {}`,
 			want: []event{{From: origin(0),
 				List: []arklet.Biz{
 					{Name: "biz1", Version: "1.0.0", State: arklet.StateActivated, WebContextPath: "biz1"}}}},
 		},
 		{
-			name: "health, as of the request", request: health, wire: says(healthBody),
+			name: "health, as of the request", request: health, wire: response(healthBody),
 			want: []event{{From: origin(0),
 				Health: arklet.Health{MetaspaceUsed: 1, MetaspaceCommitted: 2, MetaspaceMax: 3,
 					RunTime: 4 * time.Second, MasterActive: true}}},
 		},
 		{
 			name: "a query that it refuses", request: health,
-			wire: says(`{"code":"CMD_PROCESS_INTERNAL_ERROR","message":"Internal Error: x"}`),
+			wire: response(`{"code":"CMD_PROCESS_INTERNAL_ERROR","message":"Internal Error: x"}`),
 			want: []event{
 				{From: origin(time.Second), Kind: "health", Reason: tunnel.Unexpected, Err: anyErr},
 				{From: origin(time.Second), Request: health, Err: notRefused},
@@ -118,7 +118,7 @@ func TestAnswers(t *testing.T) {
 			want: []event{{From: origin(time.Second), Request: install, Err: tunnel.ErrRefused}},
 		},
 		{
-			name: "another server", request: list, wire: says("<html>hello</html>"),
+			name: "another server", request: list, wire: response("<html>hello</html>"),
 			want: []event{
 				{From: origin(time.Second), Kind: "queryAllBiz", Reason: tunnel.Malformed, Err: tunnel.ErrRefused},
 				{From: origin(time.Second), Request: list, Err: tunnel.ErrRefused},
@@ -129,14 +129,14 @@ func TestAnswers(t *testing.T) {
 			want: []event{{From: origin(time.Second), Request: list, Err: tunnel.ErrRefused}},
 		},
 		{
-			name: "JSON that is not arklet's", request: install, wire: says(`{"status":"UP"}`),
+			name: "JSON that is not arklet's", request: install, wire: response(`{"status":"UP"}`),
 			want: []event{
 				{From: origin(time.Second), Kind: "installBiz", Reason: tunnel.Malformed, Err: tunnel.ErrRefused},
 				{From: origin(time.Second), Request: install, Err: tunnel.ErrRefused},
 			},
 		},
 		{
-			name: "code is not a string", request: install, wire: says(`{"code":200}`),
+			name: "code is not a string", request: install, wire: response(`{"code":200}`),
 			want: []event{
 				{From: origin(time.Second), Kind: "installBiz", Reason: tunnel.Malformed, Err: tunnel.ErrRefused},
 				{From: origin(time.Second), Request: install, Err: tunnel.ErrRefused},
@@ -144,21 +144,21 @@ func TestAnswers(t *testing.T) {
 		},
 		{
 			name: "another base at this address", request: list,
-			wire: says(`{"baseIdentity":"b","code":"SUCCESS","data":[]}`),
+			wire: response(`{"baseIdentity":"b","code":"SUCCESS","data":[]}`),
 			want: []event{
 				{From: origin(time.Second), Kind: "queryAllBiz", Reason: tunnel.WrongIdentity, Err: tunnel.ErrRefused},
 				{From: origin(time.Second), Request: list, Err: tunnel.ErrRefused},
 			},
 		},
 		{
-			name: "cut short", request: list, wire: says(`{"baseIdentity":"a","code":"SUCC`),
+			name: "cut short", request: list, wire: response(`{"baseIdentity":"a","code":"SUCC`),
 			want: []event{
 				{From: origin(time.Second), Kind: "queryAllBiz", Reason: tunnel.Malformed, Err: errCutShort},
 				{From: origin(time.Second), Request: list, Err: notRefused},
 			},
 		},
 		{
-			name: "an empty body", request: install, wire: says(""),
+			name: "an empty body", request: install, wire: response(""),
 			want: []event{
 				{From: origin(time.Second), Kind: "installBiz", Reason: tunnel.Malformed, Err: errCutShort},
 				{From: origin(time.Second), Request: install, Err: notRefused},
@@ -170,7 +170,7 @@ func TestAnswers(t *testing.T) {
 		},
 		{
 			name: "too large", request: list,
-			wire: says(`{"code":"SUCCESS","message":"` + strings.Repeat("x", arklet.MaxPayload) + `"}`),
+			wire: response(`{"code":"SUCCESS","message":"` + strings.Repeat("x", arklet.MaxPayload) + `"}`),
 			want: []event{
 				{From: origin(time.Second), Kind: "queryAllBiz", Reason: tunnel.Oversized, Err: arklet.ErrTooLarge},
 				{From: origin(time.Second), Request: list, Err: arklet.ErrTooLarge},
@@ -178,7 +178,7 @@ func TestAnswers(t *testing.T) {
 		},
 		{
 			name: "almost too large", request: list,
-			wire: says(`{"code":"SUCCESS","data":[],"message":"` + strings.Repeat("x", arklet.MaxPayload-100) + `"}`),
+			wire: response(`{"code":"SUCCESS","data":[],"message":"` + strings.Repeat("x", arklet.MaxPayload-100) + `"}`),
 			want: []event{{From: origin(0), List: []arklet.Biz{}}},
 		},
 	}
@@ -190,15 +190,15 @@ func TestAnswers(t *testing.T) {
 					<-time.After(time.Second)
 					return c.wire
 				})
-				if err := tn.Send(t.Context(), at, c.request); err != nil {
+				if err := tn.Send(t.Context(), baseAddress, c.request); err != nil {
 					t.Fatal(err)
 				}
 				tn.calls.Wait()
-				got := h.all()
+				got := h.takeEvents()
 				for i := range got {
-					got[i].From.At = moment(got[i].From.At.Sub(began))
+					got[i].From.At = timeAt(got[i].From.At.Sub(began))
 					if !got[i].Answer.PublishedAt.IsZero() {
-						got[i].Answer.PublishedAt = moment(got[i].Answer.PublishedAt.Sub(began))
+						got[i].Answer.PublishedAt = timeAt(got[i].Answer.PublishedAt.Sub(began))
 					}
 				}
 				if diff := cmp.Diff(c.want, got, sameError); diff != "" {
@@ -215,16 +215,16 @@ func TestAnswers(t *testing.T) {
 }
 
 func origin(after time.Duration) tunnel.Origin {
-	return tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a", IP: at.IP, At: moment(after)}
+	return tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a", IP: baseAddress.IP, At: timeAt(after)}
 }
 
-func moment(after time.Duration) time.Time { return time.UnixMilli(0).Add(after) }
+func timeAt(after time.Duration) time.Time { return time.UnixMilli(0).Add(after) }
 
-// unlike matches every error except the given errors.
-type unlike []error
+// noneOf matches every error except the given errors.
+type noneOf []error
 
-func (u unlike) Error() string { return fmt.Sprintf("none of %v", []error(u)) }
-func (u unlike) Is(err error) bool {
+func (u noneOf) Error() string { return fmt.Sprintf("none of %v", []error(u)) }
+func (u noneOf) Is(err error) bool {
 	for _, e := range u {
 		if errors.Is(err, e) {
 			return false
@@ -234,7 +234,7 @@ func (u unlike) Is(err error) bool {
 }
 
 // notRefused matches a network failure: any error except tunnel.ErrRefused and tunnel.ErrTimedOut.
-var notRefused error = unlike{tunnel.ErrRefused, tunnel.ErrTimedOut}
+var notRefused error = noneOf{tunnel.ErrRefused, tunnel.ErrTimedOut}
 
 func TestNoAnswer(t *testing.T) {
 	never := func(_ string, _ *http.Request, _ string) string {
@@ -266,14 +266,15 @@ func TestNoAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tn, h, _ := newClient(t, c.opts, c.answer)
 				began := time.Now()
-				if err := tn.Send(t.Context(), at, c.request); err != nil {
+				if err := tn.Send(t.Context(), baseAddress, c.request); err != nil {
 					t.Fatal(err)
 				}
 				calls := <-h.told
 				if took := time.Since(began); took != c.after {
 					t.Errorf("the handler was called after %s, want %s", took, c.after)
 				}
-				want := event{From: tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a", IP: at.IP, At: time.Now()},
+				want := event{From: tunnel.Origin{Tunnel: tunnel.HTTP, Identity: "a", IP: baseAddress.IP,
+					At: time.Now()},
 					Request: c.request, Err: c.want}
 				if diff := cmp.Diff(want, calls, sameError); diff != "" {
 					t.Errorf("handler calls (-want +got):\n%s", diff)
@@ -292,7 +293,7 @@ func TestSendReturnsErrors(t *testing.T) {
 	}{
 		"a base without an address": {tunnel.Address{Identity: "a"}, arklet.CommandHealth, `""`},
 		"an address that is a name": {tunnel.Address{Identity: "a", IP: "unknown"}, arklet.CommandHealth, `"unknown"`},
-		"a command of MQTT only":    {at, arklet.CommandBatchInstallBiz, tunnel.ErrNotSupported.Error()},
+		"a command of MQTT only":    {baseAddress, arklet.CommandBatchInstallBiz, tunnel.ErrNotSupported.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := tn.Send(t.Context(), c.to, arklet.Request{Command: c.command}); err == nil ||
@@ -302,7 +303,7 @@ func TestSendReturnsErrors(t *testing.T) {
 		})
 	}
 	tn.stop()
-	if err := tn.Send(t.Context(), at, health); !errors.Is(err, ErrStopped) {
+	if err := tn.Send(t.Context(), baseAddress, health); !errors.Is(err, ErrStopped) {
 		t.Errorf("error %v, want ErrStopped", err)
 	}
 }
@@ -321,7 +322,7 @@ func TestHungBaseDoesNotDelayOthers(t *testing.T) {
 				<-hung
 				under--
 			}
-			return says(strings.Replace(healthBody, `"baseIdentity":"a",`, "", 1))
+			return response(strings.Replace(healthBody, `"baseIdentity":"a",`, "", 1))
 		})
 		for i := range 100 {
 			to := tunnel.Address{Identity: fmt.Sprint(i), IP: fmt.Sprintf("198.18.0.%d", i+1)}
@@ -334,7 +335,7 @@ func TestHungBaseDoesNotDelayOthers(t *testing.T) {
 		close(sent)
 		synctest.Wait()
 		by := map[string]int{}
-		for _, e := range h.all() {
+		for _, e := range h.takeEvents() {
 			by[e.From.Identity]++
 		}
 		for i := range 100 {
@@ -348,7 +349,7 @@ func TestHungBaseDoesNotDelayOthers(t *testing.T) {
 		}
 		close(hung)
 		tn.calls.Wait()
-		if got := len(h.all()); got != 2 || most != 1 {
+		if got := len(h.takeEvents()); got != 2 || most != 1 {
 			t.Errorf("the hung base answered %d times, %d concurrently, want 2 and 1", got, most)
 		}
 		if len(f.requests) != 200 || len(tn.queries) != 0 {
@@ -361,14 +362,14 @@ func TestMaxOperationsOfBase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn, h, _ := newClient(t, Options{}, func(string, *http.Request, string) string {
 			<-time.After(time.Minute)
-			return says(`{"code":"SUCCESS"}`)
+			return response(`{"code":"SUCCESS"}`)
 		})
 		for i := range maxOperations {
-			if err := tn.Send(t.Context(), at, install); err != nil {
+			if err := tn.Send(t.Context(), baseAddress, install); err != nil {
 				t.Fatalf("operation %d: %v", i, err)
 			}
 		}
-		if err := tn.Send(t.Context(), at, install); err == nil {
+		if err := tn.Send(t.Context(), baseAddress, install); err == nil {
 			t.Error("the operations of one base are not limited")
 		}
 		other := tunnel.Address{Identity: "b", IP: "198.18.0.2"}
@@ -376,7 +377,7 @@ func TestMaxOperationsOfBase(t *testing.T) {
 			t.Errorf("another base: %v", err)
 		}
 		tn.calls.Wait()
-		if got := len(h.all()); got != maxOperations+1 || len(tn.running) != 0 {
+		if got := len(h.takeEvents()); got != maxOperations+1 || len(tn.running) != 0 {
 			t.Errorf("%d answers, %d counts left, want %d and 0", got, len(tn.running), maxOperations+1)
 		}
 	})
@@ -389,7 +390,7 @@ func TestStopCancelsCalls(t *testing.T) {
 			return ""
 		})
 		for _, r := range []arklet.Request{install, health, health} {
-			if err := tn.Send(t.Context(), at, r); err != nil {
+			if err := tn.Send(t.Context(), baseAddress, r); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -401,7 +402,7 @@ func TestStopCancelsCalls(t *testing.T) {
 		}
 		want := map[arklet.Command]bool{arklet.CommandInstallBiz: true, arklet.CommandHealth: true}
 		got := map[arklet.Command]bool{}
-		for _, e := range h.all() {
+		for _, e := range h.takeEvents() {
 			got[e.Request.Command] = errors.Is(e.Err, ErrStopped)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

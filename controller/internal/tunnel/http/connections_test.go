@@ -47,12 +47,12 @@ const greedyAddress = "127.0.0.2"
 // together reach their limit, the connections of this client must be closed. Bases with other addresses must get an
 // answer.
 func TestRequestBodiesAreLimitedTogether(t *testing.T) {
-	const flood, sent = 600, maxBody - 1
+	const requestCount, sentBytes = 600, maxBody - 1
 	h := &evictions{fakeHandler: newHandler()}
 	tn := serve(t, Options{Networks: tunnel.Networks{netip.MustParsePrefix("127.0.0.0/8")}}, h)
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(greedyAddress)}}
-	body := []byte(strings.Repeat(" ", sent))
-	for i := range flood {
+	body := []byte(strings.Repeat(" ", sentBytes))
+	for i := range requestCount {
 		c, err := dialer.Dial("tcp", tn.Addr())
 		if err != nil {
 			t.Skipf("this machine has no second address on loopback: %v", err)
@@ -64,9 +64,9 @@ func TestRequestBodiesAreLimitedTogether(t *testing.T) {
 			_, _ = c.Write(body)
 		}()
 	}
-	for deadline := time.Now().Add(time.Minute); h.count.Load() < flood-allBodies/maxBody; {
+	for deadline := time.Now().Add(time.Minute); h.count.Load() < requestCount-allBodies/maxBody; {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d connections were closed, want at least %d", h.count.Load(), flood-allBodies/maxBody)
+			t.Fatalf("%d connections were closed, want at least %d", h.count.Load(), requestCount-allBodies/maxBody)
 		}
 		for path, body := range map[string]string{
 			kindHeartbeat:     `{"baseMetadata":{"identity":"a"},"localIP":"127.0.0.1","state":"activated"}`,
@@ -121,7 +121,7 @@ func TestDecodedBodyIsNotHeld(t *testing.T) {
 // TestAnswersAreLimitedTogether runs several bases that send endless responses. When all responses together reach
 // their limit, the connections of these bases must be closed. A small response from another base must be received.
 func TestAnswersAreLimitedTogether(t *testing.T) {
-	const flood = allAnswers/arklet.MaxPayload + 10
+	const requestCount = allAnswers/arklet.MaxPayload + 10
 	h := &evictions{fakeHandler: newHandler()}
 	released := make(chan struct{})
 	l, err := net.Listen("tcp", greedyAddress+":0")
@@ -154,13 +154,14 @@ func TestAnswersAreLimitedTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range flood {
+	for i := range requestCount {
 		send(fmt.Sprint("greedy-", i), greedy, install)
 	}
 	for deadline := time.Now().Add(
-		time.Minute); h.count.Load() < flood-allAnswers/arklet.MaxPayload; runtime.Gosched() {
+		time.Minute); h.count.Load() < requestCount-allAnswers/arklet.MaxPayload; runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d connections were closed, want at least %d", h.count.Load(), flood-allAnswers/arklet.MaxPayload)
+			t.Fatalf("%d connections were closed, want at least %d", h.count.Load(),
+				requestCount-allAnswers/arklet.MaxPayload)
 		}
 	}
 	send("honest", honest, health)

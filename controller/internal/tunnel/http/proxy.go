@@ -72,13 +72,14 @@ func connect(ctx context.Context, conn net.Conn, addr string, header http.Header
 	if !stop() {
 		return nil, context.Cause(ctx)
 	}
-	return &proxied{conn, io.MultiReader(io.LimitReader(r, int64(r.Buffered())), conn)}, conn.SetDeadline(time.Time{})
+	return &proxiedConn{conn, io.MultiReader(io.LimitReader(r, int64(r.Buffered())), conn)},
+		conn.SetDeadline(time.Time{})
 }
 
-// proxied is a connection whose first received bytes are already buffered.
-type proxied struct {
+// proxiedConn is a connection whose first received bytes are already buffered.
+type proxiedConn struct {
 	net.Conn
 	in io.Reader
 }
 
-func (p *proxied) Read(b []byte) (int, error) { return p.in.Read(b) }
+func (p *proxiedConn) Read(b []byte) (int, error) { return p.in.Read(b) }

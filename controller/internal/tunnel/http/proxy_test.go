@@ -53,7 +53,7 @@ func proxy(t *testing.T, answer string) (addr string, asked <-chan string) {
 			t.Error(err)
 		}
 		requests <- fmt.Sprintf("%s %s %s", r.Method, r.RequestURI, body)
-		_, _ = io.WriteString(conn, says(healthBody))
+		_, _ = io.WriteString(conn, response(healthBody))
 	}()
 	t.Cleanup(func() {
 		_ = l.Close()
@@ -71,7 +71,7 @@ func throughA(t *testing.T, proxyURL string) event {
 	h := newHandler()
 	tn := New(Options{Proxy: u}, h)
 	defer tn.stop()
-	if err := tn.Send(t.Context(), at, health); err != nil {
+	if err := tn.Send(t.Context(), baseAddress, health); err != nil {
 		t.Fatal(err)
 	}
 	return <-h.told

@@ -40,7 +40,7 @@ func (t *Tunnel) routes() http.Handler {
 // withToken returns a handler that requires the token. Clients send the token in a header, or as the first segment of
 // the path, because arklet cannot send a header.
 func (t *Tunnel) withToken(next http.Handler) http.Handler {
-	isToken := func(given string) bool { return subtle.ConstantTimeCompare([]byte(given), []byte(t.opts.Token)) == 1 }
+	isToken := func(token string) bool { return subtle.ConstantTimeCompare([]byte(token), []byte(t.opts.Token)) == 1 }
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if given, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); bearer && isToken(given) {
 			next.ServeHTTP(w, r)

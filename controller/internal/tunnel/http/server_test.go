@@ -171,7 +171,7 @@ func TestServer(t *testing.T) {
 				c.status == 200 && string(text) != c.text {
 				t.Errorf("status %d, body %q, want %d %q", resp.StatusCode, text, c.status, c.text)
 			}
-			got := h.all()
+			got := h.takeEvents()
 			for i := range got {
 				if err := got[i].Err; err != nil && string(text) != err.Error()+"\n" {
 					t.Errorf("response %q, but rejected with %q", text, err)
@@ -287,7 +287,7 @@ func TestToken(t *testing.T) {
 		}
 		w := httptest.NewRecorder()
 		tn.routes().ServeHTTP(w, r)
-		calls := h.all()
+		calls := h.takeEvents()
 		refused := len(calls) == 1 && calls[0].Reason == tunnel.Unauthorized
 		heard := len(calls) == 1 && calls[0].Heartbeat.Identity == "a"
 		if w.Code != c.status || heard != (c.status == 200) || refused != (c.status == 401) ||
@@ -313,7 +313,7 @@ func TestMaxBaselineQueries(t *testing.T) {
 		}
 		close(h.goOn)
 		synctest.Wait()
-		if n := len(h.all()); n != 100 {
+		if n := len(h.takeEvents()); n != 100 {
 			t.Errorf("%d queries were answered", n)
 		}
 	})
@@ -427,7 +427,7 @@ func TestMutualTLS(t *testing.T) {
 				if status != c.status || (err != nil) != (c.status == 0) {
 					t.Errorf("%s: %d %s, error %v; want %d", path, status, text, err, c.status)
 				}
-				calls := h.all()
+				calls := h.takeEvents()
 				if heard := len(calls) == 1 && calls[0].Reason == "" &&
 					calls[0].From.Certified; heard != (c.status == 200) {
 					t.Errorf("%s: calls %+v", path, calls)

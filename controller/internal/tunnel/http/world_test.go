@@ -62,8 +62,8 @@ func (f *fakeHandler) Rejected(from tunnel.Origin, kind string, reason tunnel.Re
 	f.told <- event{From: from, Kind: kind, Reason: reason, Err: err}
 }
 
-// all returns the calls since the previous call of all. It does not block.
-func (f *fakeHandler) all() []event {
+// takeEvents returns the calls since the previous call of takeEvents. It does not block.
+func (f *fakeHandler) takeEvents() []event {
 	var events []event
 	for {
 		select {
@@ -107,8 +107,8 @@ func (f *fakeArklet) dial(_ context.Context, _, addr string) (net.Conn, error) {
 	return ours, nil
 }
 
-// says returns a response in the format of arklet, without a content length and type.
-func says(body string) string { return "HTTP/1.1 200 OK\r\n\r\n" + body }
+// response returns a response in the format of arklet, without a content length and type.
+func response(body string) string { return "HTTP/1.1 200 OK\r\n\r\n" + body }
 
 // newClient returns a tunnel whose requests reach a fake arklet. The test must call end before it ends.
 func newClient(t *testing.T, opts Options, answer func(addr string, r *http.Request, body string) string) (tn *Tunnel,

@@ -82,9 +82,9 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 			"allow this client ID in the settings of the broker, or set another MQTT_CLIENT_PREFIX", t.opts.ClientID,
 			len(options.ClientID), err)
 	case err != nil:
-		return false, fmt.Errorf("connecting: %w", err)
+		return false, fmt.Errorf("connecting to the broker: %w", err)
 	}
-	t.conn.Store(&connection{client: client, queries: queries{sent: map[string]sent{}}})
+	t.conn.Store(&connection{client: client, queries: queries{sent: map[string]sentQuery{}}})
 	defer t.conn.Store(nil)
 	filter := t.prefix + "+/base/+"
 	if err := subscribe(ctx, client, filter, t.receive); err != nil {
@@ -119,7 +119,7 @@ func (t *Tunnel) serve(ctx context.Context) (served bool, err error) {
 // characters, which is the limit of some brokers.
 const randomID = 7
 
-func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
+func (t *Tunnel) clientOptions(onLost func(error)) *paho.ClientOptions {
 	k, timeout := keepAlive(t.opts.DetectWithin)
 	o := paho.NewClientOptions().
 		AddBroker(t.opts.Broker).
@@ -135,7 +135,7 @@ func (t *Tunnel) clientOptions(lost func(error)) *paho.ClientOptions {
 		SetOrderMatters(true).
 		SetCustomOpenConnectionFn(dial).
 		SetDefaultPublishHandler(ignore).
-		SetConnectionLostHandler(func(_ paho.Client, err error) { lost(err) })
+		SetConnectionLostHandler(func(_ paho.Client, err error) { onLost(err) })
 	if t.opts.Username != "" {
 		o.SetUsername(t.opts.Username).SetPassword(t.opts.Password)
 	}

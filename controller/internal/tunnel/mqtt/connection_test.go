@@ -175,9 +175,9 @@ func TestHalfOpenConnectionIsClosed(t *testing.T) {
 	})
 }
 
-// scripted accepts one MQTT connection and its subscription. It returns the connection, and a function that reads the
-// next packet after the subscription.
-func scripted(t *testing.T, l net.Listener) (conn net.Conn, next func() packets.ControlPacket) {
+// acceptSubscriber accepts one MQTT connection and its subscription. It returns the connection, and a function that
+// reads the next packet after the subscription.
+func acceptSubscriber(t *testing.T, l net.Listener) (conn net.Conn, next func() packets.ControlPacket) {
 	t.Helper()
 	conn, err := l.Accept()
 	if err != nil {
@@ -186,7 +186,7 @@ func scripted(t *testing.T, l net.Listener) (conn net.Conn, next func() packets.
 	t.Cleanup(func() { _ = conn.Close() })
 	next = func() packets.ControlPacket {
 		t.Helper()
-		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(testTimeout)); err != nil {
 			t.Fatal(err)
 		}
 		p, err := packets.ReadPacket(conn)
@@ -245,7 +245,7 @@ func TestUnacknowledgedCommandIsNotResent(t *testing.T) {
 			}
 		}
 	}
-	conn, next := scripted(t, l)
+	conn, next := acceptSubscriber(t, l)
 	wait(t)
 	send(arklet.CommandUninstallBiz)
 	if diff := cmp.Diff("koupleless_dev/a/uninstallBiz", published(next)); diff != "" {
@@ -254,7 +254,7 @@ func TestUnacknowledgedCommandIsNotResent(t *testing.T) {
 	if err := conn.Close(); err != nil { // without PUBACK
 		t.Fatal(err)
 	}
-	_, next = scripted(t, l)
+	_, next = acceptSubscriber(t, l)
 	wait(t)
 	send(arklet.CommandHealth)
 	if diff := cmp.Diff("koupleless_dev/a/health", published(next)); diff != "" {
@@ -372,7 +372,7 @@ func TestClientIDIsRandom(t *testing.T) {
 	}
 	other := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID(
 		"koupleless@@@c1").SetAutoReconnect(false))
-	if token := other.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
+	if token := other.Connect(); !token.WaitTimeout(testTimeout) || token.Error() != nil {
 		t.Fatalf("connecting: %v", token.Error())
 	}
 	t.Cleanup(func() { other.Disconnect(0) })

@@ -24,11 +24,11 @@ const (
 // delays and finally drops the messages for a slow client, without closing the connection. If no echo ever returns,
 // because the broker does not permit it, messages are not treated as late. The methods are safe for concurrent use.
 type echo struct {
-	mu   sync.Mutex
-	came bool        // at least one echo has returned, over any connection
-	sent []time.Time // send times of the pending echoes, the oldest first
-	last int         // number of the last echo
-	lost time.Time   // when the loss of an echo was last detected
+	mu         sync.Mutex
+	received   bool        // at least one echo has returned, over any connection
+	sent       []time.Time // send times of the pending echoes, the oldest first
+	last       int         // number of the last echo
+	lastLossAt time.Time   // when the loss of an echo was last detected
 }
 
 // forNextConnection returns a new echo for the next connection, which continues the numbering but has no pending
@@ -36,7 +36,7 @@ type echo struct {
 func (e *echo) forNextConnection() *echo {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return &echo{came: e.came, last: e.last}
+	return &echo{received: e.received, last: e.last}
 }
 
 // next adds a pending echo and returns its number.
@@ -58,20 +58,21 @@ func (e *echo) returned(number int, now time.Time) {
 	if before < 0 || number > e.last {
 		return // an echo of another connection
 	}
-	if e.came && before > 0 {
-		e.lost = now
+	if e.received && before > 0 {
+		e.lastLossAt = now
 	}
-	e.came, e.sent = true, e.sent[before+1:]
+	e.received, e.sent = true, e.sent[before+1:]
 }
 
 // delayed reports whether echoes show that messages are late or lost.
 func (e *echo) delayed(now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.came {
+	if !e.received {
 		return false
 	}
-	return len(e.sent) > 0 && now.Sub(e.sent[0]) > echoLate || !e.lost.IsZero() && now.Sub(e.lost) < echoLost
+	return len(e.sent) > 0 && now.Sub(e.sent[0]) > echoLate || !e.lastLossAt.IsZero() &&
+		now.Sub(e.lastLossAt) < echoLost
 }
 
 // Delayed reports whether messages from bases arrive late or are lost because this controller or the broker is

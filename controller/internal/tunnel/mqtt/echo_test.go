@@ -125,7 +125,7 @@ func TestTunnelIsDelayedWhileEchoesAreLost(t *testing.T) {
 		e := tun.echo.Load()
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		return e.came
+		return e.received
 	})
 	if tun.Delayed() {
 		t.Error("the tunnel is delayed although echoes return")

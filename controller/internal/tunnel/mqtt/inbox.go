@@ -15,13 +15,13 @@ const (
 // other bases. It handles the messages from one base in order, and takes turns between bases. The methods are safe
 // for concurrent use.
 type inbox struct {
-	mu      sync.Mutex
-	ready   sync.Cond // signals a new element of turns, or that the inbox was stopped
-	bases   map[string]*baseQueue
-	turns   []*baseQueue // bases that have queued messages but no worker
-	size    int
-	stopped bool
-	workers sync.WaitGroup
+	mu          sync.Mutex
+	ready       sync.Cond // signals a new element of readyQueues, or that the inbox was stopped
+	bases       map[string]*baseQueue
+	readyQueues []*baseQueue // bases that have queued messages but no worker
+	size        int
+	stopped     bool
+	workers     sync.WaitGroup
 }
 
 // baseQueue contains the queued messages from one base.
@@ -57,7 +57,7 @@ func (b *inbox) put(identity string, size int, work func()) bool {
 	if l == nil {
 		l = &baseQueue{identity: identity}
 		b.bases[identity] = l
-		b.turns = append(b.turns, l)
+		b.readyQueues = append(b.readyQueues, l)
 		b.ready.Signal()
 	}
 	l.waiting = append(l.waiting, message{size, work})
@@ -70,14 +70,14 @@ func (b *inbox) run() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
-		for len(b.turns) == 0 && !b.stopped {
+		for len(b.readyQueues) == 0 && !b.stopped {
 			b.ready.Wait()
 		}
 		if b.stopped {
 			return
 		}
-		l := b.turns[0]
-		b.turns = b.turns[1:]
+		l := b.readyQueues[0]
+		b.readyQueues = b.readyQueues[1:]
 		next := l.waiting[0]
 		l.waiting = l.waiting[1:]
 		b.mu.Unlock()
@@ -89,7 +89,7 @@ func (b *inbox) run() {
 			delete(b.bases, l.identity)
 			continue
 		}
-		b.turns = append(b.turns, l)
+		b.readyQueues = append(b.readyQueues, l)
 		b.ready.Signal()
 	}
 }

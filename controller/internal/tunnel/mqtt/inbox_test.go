@@ -49,8 +49,8 @@ func TestSlowMessageDelaysOnlyItsBase(t *testing.T) {
 		if !slices.Equal(done["slow0"], []int{0, 1}) {
 			t.Errorf("messages of a blocked base: %v", done["slow0"])
 		}
-		if b.size != 0 || len(b.bases) != 0 || len(b.turns) != 0 {
-			t.Errorf("left: %d bytes, %d bases, %d turns", b.size, len(b.bases), len(b.turns))
+		if b.size != 0 || len(b.bases) != 0 || len(b.readyQueues) != 0 {
+			t.Errorf("left: %d bytes, %d bases, %d turns", b.size, len(b.bases), len(b.readyQueues))
 		}
 		b.stop()
 	})

@@ -23,11 +23,11 @@ import (
 // packet above the limit is an error.
 type packetLimiter struct {
 	net.Conn
-	in     *bufio.Reader
-	limit  int
-	header []byte // unread part of the fixed header of the current packet
-	pass   int    // number of bytes of the current packet after the header to pass on before the skip bytes
-	skip   int    // number of bytes to discard at the end of the current packet
+	in        *bufio.Reader
+	limit     int
+	header    []byte // unread part of the fixed header of the current packet
+	passBytes int    // number of bytes of the current packet after the header to pass on before the skip bytes
+	skip      int    // number of bytes to discard at the end of the current packet
 }
 
 // dial connects to the broker in the same way as the library, and adds a packetLimiter.
@@ -51,7 +51,7 @@ func (l *packetLimiter) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	if len(l.header) == 0 && l.pass == 0 {
+	if len(l.header) == 0 && l.passBytes == 0 {
 		if _, err := l.in.Discard(l.skip); err != nil {
 			return 0, err
 		}
@@ -64,8 +64,8 @@ func (l *packetLimiter) Read(b []byte) (int, error) {
 		l.header = l.header[n:]
 		return n, nil
 	}
-	n, err := l.in.Read(b[:min(len(b), l.pass)])
-	l.pass -= n
+	n, err := l.in.Read(b[:min(len(b), l.passBytes)])
+	l.passBytes -= n
 	return n, err
 }
 
@@ -82,8 +82,8 @@ func (l *packetLimiter) next() error {
 	if err != nil {
 		return err
 	}
-	l.pass, l.skip = int(min(remaining, maxRemaining)), 0 //nolint:gosec // at most maxRemaining
-	if l.pass > l.limit {
+	l.passBytes, l.skip = int(min(remaining, maxRemaining)), 0 //nolint:gosec // at most maxRemaining
+	if l.passBytes > l.limit {
 		if first>>4 != packets.Publish || remaining > maxRemaining {
 			return fmt.Errorf("the broker sent a packet of type %d with %d bytes, more than the limit of %d", first>>4,
 				remaining, l.limit)
@@ -96,9 +96,9 @@ func (l *packetLimiter) next() error {
 		if qos := first >> 1 & 3; qos > 0 {
 			beforePayload += 2 // the packet identifier
 		}
-		l.pass = min(l.pass, beforePayload+l.limit+1)
-		l.skip = int(remaining) - l.pass //nolint:gosec // at most maxRemaining
+		l.passBytes = min(l.passBytes, beforePayload+l.limit+1)
+		l.skip = int(remaining) - l.passBytes //nolint:gosec // at most maxRemaining
 	}
-	l.header = binary.AppendUvarint([]byte{first}, uint64(l.pass)) //nolint:gosec // pass is not negative
+	l.header = binary.AppendUvarint([]byte{first}, uint64(l.passBytes)) //nolint:gosec // pass is not negative
 	return nil
 }

@@ -90,7 +90,7 @@ func TestHugeMessageIsRejected(t *testing.T) {
 	t.Cleanup(func() { _ = l.Close() })
 	h := newRecorder()
 	startTunnel(t, l.Addr().String(), h, nil)
-	conn, next := scripted(t, l)
+	conn, next := acceptSubscriber(t, l)
 	topic := "koupleless_dev/a/base/heart"
 	head := publishPacket(topic, 1, "")
 	head = append([]byte{head[0], 0, 0, 0, 0}, head[2:]...) // a length field of four bytes

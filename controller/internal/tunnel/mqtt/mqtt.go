@@ -62,10 +62,10 @@ type Tunnel struct {
 	inbox   *inbox
 	queries *inbox // queue of baseline queries, whose handler blocks
 
-	conn    atomic.Pointer[connection] // nil while not connected
-	echo    atomic.Pointer[echo]       // echo of the current or last connection
-	connErr atomic.Pointer[error]      // nil while the tunnel is connected and subscribed
-	cleared bool                       // retained commands have been removed; used only by the goroutine of Start
+	conn            atomic.Pointer[connection] // nil while not connected
+	echo            atomic.Pointer[echo]       // echo of the current or last connection
+	connErr         atomic.Pointer[error]      // nil while the tunnel is connected and subscribed
+	retainedCleared bool                       // retained commands were removed; used only by the goroutine of Start
 }
 
 // New returns a Tunnel that passes messages to handler. It does not connect before Start is called.
@@ -111,16 +111,16 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 	return t.publish(t.prefix+to.Identity+"/"+string(r.Command), r.Command.IsQuery(), body)
 }
 
-func (t *Tunnel) publish(topic string, question bool, body []byte) error {
+func (t *Tunnel) publish(topic string, isQuery bool, body []byte) error {
 	c := t.conn.Load()
 	if c == nil || !c.client.IsConnectionOpen() {
 		return fmt.Errorf("publishing to %s: %w", topic, ErrNotConnected)
 	}
-	if question && c.queries.pending(topic, time.Now()) {
+	if isQuery && c.queries.isPending(topic, time.Now()) {
 		return nil
 	}
 	token := c.client.Publish(topic, 1, false, body)
-	if question {
+	if isQuery {
 		c.queries.add(topic, token, time.Now())
 	}
 	select {

@@ -21,7 +21,7 @@ import (
 	"github.com/koupleless/koupsandbox/controller/internal/tunnel"
 )
 
-const patience = 2 * time.Minute
+const testTimeout = 2 * time.Minute
 
 // startBroker starts a broker on an address ("127.0.0.1:0" selects a free port). It returns the address and a
 // function that stops the broker.
@@ -52,7 +52,7 @@ func waitFor(t *testing.T, what string, f func() error) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); ; <-tick.C {
+	for deadline := time.Now().Add(testTimeout); ; <-tick.C {
 		err := f()
 		if err == nil {
 			return
@@ -71,41 +71,41 @@ type recorder struct {
 
 func newRecorder() *recorder { return &recorder{lines: make(chan string, 100)} }
 
-func (h *recorder) say(from tunnel.Origin, format string, args ...any) {
+func (h *recorder) recordf(from tunnel.Origin, format string, args ...any) {
 	h.lines <- from.Identity + ": " + fmt.Sprintf(format, args...)
 }
 
 func (h *recorder) Heartbeat(from tunnel.Origin, b arklet.Heartbeat) {
-	h.say(from, "heartbeat of %s:%s, active %t", b.Name, b.Version, b.Active)
+	h.recordf(from, "heartbeat of %s:%s, active %t", b.Name, b.Version, b.Active)
 }
 
 func (h *recorder) BaselineQuery(from tunnel.Origin, m arklet.Metadata) []arklet.Module {
-	h.say(from, "baseline query of %s:%s", m.Name, m.Version)
+	h.recordf(from, "baseline query of %s:%s", m.Name, m.Version)
 	return h.baseline
 }
 
 func (h *recorder) Health(from tunnel.Origin, d arklet.Health) {
-	h.say(from, "health, metaspace max %d", d.MetaspaceMax)
+	h.recordf(from, "health, metaspace max %d", d.MetaspaceMax)
 }
 
 func (h *recorder) BizList(from tunnel.Origin, list []arklet.Biz) {
-	h.say(from, "%d modules at %d", len(list), from.At.UnixMilli())
+	h.recordf(from, "%d modules at %d", len(list), from.At.UnixMilli())
 }
 
 func (h *recorder) Answer(from tunnel.Origin, a arklet.Answer) {
-	h.say(from, "%s of %s: %s at %d", a.Command, a.Module.Identity(), a.Code, a.PublishedAt.UnixMilli())
+	h.recordf(from, "%s of %s: %s at %d", a.Command, a.Module.Identity(), a.Code, a.PublishedAt.UnixMilli())
 }
 
 func (h *recorder) BatchAnswer(from tunnel.Origin, r arklet.BatchResult) {
-	h.say(from, "batch: %s", r.Code)
+	h.recordf(from, "batch: %s", r.Code)
 }
 
 func (h *recorder) Unanswered(from tunnel.Origin, r arklet.Request, err error) {
-	h.say(from, "%s unanswered: %v", r.Command, err)
+	h.recordf(from, "%s unanswered: %v", r.Command, err)
 }
 
 func (h *recorder) Rejected(from tunnel.Origin, kind string, reason tunnel.Rejection, _ error) {
-	h.say(from, "%s rejected: %s", kind, reason)
+	h.recordf(from, "%s rejected: %s", kind, reason)
 }
 
 func (h *recorder) want(t *testing.T, want string) {
@@ -115,7 +115,7 @@ func (h *recorder) want(t *testing.T, want string) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("handler calls (-want +got):\n%s", diff)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatalf("no handler call, want %q", want)
 	}
 }
@@ -147,7 +147,7 @@ func testClient(t *testing.T, addr string) paho.Client {
 	t.Helper()
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID(t.Name()).SetAutoReconnect(
 		false))
-	if token := c.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
+	if token := c.Connect(); !token.WaitTimeout(testTimeout) || token.Error() != nil {
 		t.Fatalf("connecting: %v", token.Error())
 	}
 	t.Cleanup(func() { c.Disconnect(0) })
@@ -156,7 +156,7 @@ func testClient(t *testing.T, addr string) paho.Client {
 
 func publish(t *testing.T, c paho.Client, topic string, retained bool, payload string) {
 	t.Helper()
-	if token := c.Publish(topic, 1, retained, payload); !token.WaitTimeout(patience) || token.Error() != nil {
+	if token := c.Publish(topic, 1, retained, payload); !token.WaitTimeout(testTimeout) || token.Error() != nil {
 		t.Fatalf("publishing to %s: %v", topic, token.Error())
 	}
 }
@@ -169,7 +169,7 @@ func signal() (call func(), wait func(*testing.T)) {
 		t.Helper()
 		select {
 		case <-c:
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Fatal("not connected")
 		}
 	}
@@ -336,7 +336,7 @@ func TestCommandsAreNotRetained(t *testing.T) {
 	base := testClient(t, addr)
 	got := make(chan paho.Message, 10)
 	if token := base.Subscribe("koupleless_dev/a/+", 1,
-		func(_ paho.Client, m paho.Message) { got <- m }); !token.WaitTimeout(patience) || token.Error() != nil {
+		func(_ paho.Client, m paho.Message) { got <- m }); !token.WaitTimeout(testTimeout) || token.Error() != nil {
 		t.Fatal(token.Error())
 	}
 	m := arklet.Module{Name: "biz1", Version: "1", URL: "file:///biz1.jar"}
@@ -351,18 +351,18 @@ func TestCommandsAreNotRetained(t *testing.T) {
 		if diff := cmp.Diff(want, have); diff != "" {
 			t.Errorf("command (-want +got):\n%s", diff)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the command did not arrive")
 	}
 	// A client that subscribes later does not receive the command: its first message is the next command.
 	later := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID("later"))
-	if token := later.Connect(); !token.WaitTimeout(patience) || token.Error() != nil {
+	if token := later.Connect(); !token.WaitTimeout(testTimeout) || token.Error() != nil {
 		t.Fatal(token.Error())
 	}
 	defer later.Disconnect(0)
 	heard := make(chan string, 10)
 	if token := later.Subscribe("koupleless_dev/a/+", 1,
-		func(_ paho.Client, m paho.Message) { heard <- m.Topic() }); !token.WaitTimeout(patience) ||
+		func(_ paho.Client, m paho.Message) { heard <- m.Topic() }); !token.WaitTimeout(testTimeout) ||
 		token.Error() != nil {
 		t.Fatal(token.Error())
 	}
@@ -375,7 +375,7 @@ func TestCommandsAreNotRetained(t *testing.T) {
 		if topic != "koupleless_dev/a/health" {
 			t.Errorf("a base that connects later receives %s", topic)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the second command did not arrive")
 	}
 	if err := tun.Send(t.Context(), tunnel.Address{Identity: "a"},
@@ -407,7 +407,7 @@ func TestBaseline(t *testing.T) {
 	base := testClient(t, addr)
 	got := make(chan string, 1)
 	if token := base.Subscribe("koupleless_dev/a/base/baseline", 1,
-		func(_ paho.Client, m paho.Message) { got <- string(m.Payload()) }); !token.WaitTimeout(patience) ||
+		func(_ paho.Client, m paho.Message) { got <- string(m.Payload()) }); !token.WaitTimeout(testTimeout) ||
 		token.Error() != nil {
 		t.Fatal(token.Error())
 	}
@@ -419,7 +419,7 @@ func TestBaseline(t *testing.T) {
 		if want := `[{"bizName":"biz1","bizVersion":"1","bizUrl":"file:///biz1.jar"}]`; payload != want {
 			t.Errorf("baseline %s, want %s", payload, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("no baseline received")
 	}
 }

@@ -18,17 +18,17 @@ const (
 // overloading a slow broker. The methods are safe for concurrent use.
 type queries struct {
 	mu   sync.Mutex
-	sent map[string]sent
+	sent map[string]sentQuery
 }
 
-type sent struct {
-	token paho.Token
-	at    time.Time
+type sentQuery struct {
+	token  paho.Token
+	sentAt time.Time
 }
 
-// pending reports whether the last query for a topic is unacknowledged, is older than behindAfter, and is not yet
+// isPending reports whether the last query for a topic is unacknowledged, is older than behindAfter, and is not yet
 // treated as lost.
-func (q *queries) pending(topic string, now time.Time) bool {
+func (q *queries) isPending(topic string, now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	last, ok := q.sent[topic]
@@ -40,7 +40,7 @@ func (q *queries) pending(topic string, now time.Time) bool {
 		delete(q.sent, topic)
 		return false
 	default:
-		age := now.Sub(last.at)
+		age := now.Sub(last.sentAt)
 		return age >= behindAfter && age < lostAfter
 	}
 }
@@ -49,5 +49,5 @@ func (q *queries) pending(topic string, now time.Time) bool {
 func (q *queries) add(topic string, token paho.Token, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.sent[topic] = sent{token, now}
+	q.sent[topic] = sentQuery{token, now}
 }

@@ -26,25 +26,25 @@ func (r receipt) Error() error                   { return nil }
 func TestPendingQueryIsNotRepeated(t *testing.T) {
 	const topic = "e/a/health"
 	now := time.Now()
-	q := queries{sent: map[string]sent{}}
+	q := queries{sent: map[string]sentQuery{}}
 	first, second := newReceipt(), newReceipt()
 	q.add(topic, first, now)
 	for after, want := range map[time.Duration]bool{behindAfter - 1: false, behindAfter: true, lostAfter - 1: true,
 		lostAfter: false} {
-		if got := q.pending(topic, now.Add(after)); got != want {
+		if got := q.isPending(topic, now.Add(after)); got != want {
 			t.Errorf("pending after %s: %t, want %t", after, got, want)
 		}
 	}
-	if q.pending("e/b/health", now.Add(behindAfter)) {
+	if q.isPending("e/b/health", now.Add(behindAfter)) {
 		t.Error("a query that was not sent is pending")
 	}
 	q.add(topic, second, now)
 	close(first.done)
-	if !q.pending(topic, now.Add(behindAfter)) {
+	if !q.isPending(topic, now.Add(behindAfter)) {
 		t.Error("a query is not pending after the acknowledgment of the previous one")
 	}
 	close(second.done)
-	if q.pending(topic, now.Add(behindAfter)) || len(q.sent) != 0 {
+	if q.isPending(topic, now.Add(behindAfter)) || len(q.sent) != 0 {
 		t.Error("an acknowledged query is pending")
 	}
 }
@@ -87,7 +87,7 @@ func TestQueryIsNotRepeatedToSlowBroker(t *testing.T) {
 	q := &tun.conn.Load().queries
 	q.mu.Lock()
 	for topic, last := range q.sent { // make the query older
-		q.sent[topic] = sent{last.token, last.at.Add(-behindAfter)}
+		q.sent[topic] = sentQuery{last.token, last.sentAt.Add(-behindAfter)}
 	}
 	q.mu.Unlock()
 	before := q.sent[tun.prefix+"a/health"]

@@ -19,7 +19,7 @@ const subscribeRetries = 3
 // clearRetained starts to remove the retained commands of this environment from the broker (protocol 3.4). It returns
 // a channel that receives a value when the removal must be stopped. The channel is nil if the removal did not start.
 func (t *Tunnel) clearRetained(ctx context.Context, client paho.Client) <-chan time.Time {
-	if !t.opts.ClearRetained || t.cleared {
+	if !t.opts.ClearRetained || t.retainedCleared {
 		return nil
 	}
 	err := subscribe(ctx, client, t.commands(), t.clear)
@@ -37,7 +37,7 @@ func (t *Tunnel) clearRetained(ctx context.Context, client paho.Client) <-chan t
 func (t *Tunnel) commands() string { return t.prefix + "+/+" }
 
 func (t *Tunnel) stopClearing(client paho.Client) {
-	t.cleared = true
+	t.retainedCleared = true
 	client.Unsubscribe(t.commands()) // ignore receives the remaining messages
 }
 

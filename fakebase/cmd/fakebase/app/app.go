@@ -88,7 +88,7 @@ func flags() []cli.Flag {
 		&cli.DurationFlag{Name: "heartbeat-interval", Category: catBase, EnvVars: env("HEARTBEAT_INTERVAL"),
 			Usage: "heartbeat interval, as a `duration`", DefaultText: "same as a real base"},
 		&cli.DurationFlag{Name: "heartbeat-jitter", Category: catBase, EnvVars: env("HEARTBEAT_JITTER"),
-			Usage: "maximum random `delay` of the first heartbeat"},
+			Usage: "maximum random `delay` before the first heartbeat"},
 		&cli.Int64Flag{Name: "metaspace-max", Category: catBase, EnvVars: env("METASPACE_MAX"),
 			Usage: "maximum metaspace in `bytes`; -1 = unlimited", DefaultText: "256 MiB"},
 		&cli.Float64Flag{Name: "metaspace-leak", Category: catBase, EnvVars: env("METASPACE_LEAK"),

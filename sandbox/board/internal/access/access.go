@@ -175,7 +175,7 @@ func (g *Guard) Begin() http.Handler {
 		http.SetCookie(w, &http.Cookie{ //nolint:gosec // on loopback there is no TLS
 			Name: g.Cookie(), Value: g.begin(session{user, body.Token, g.o.Now()}), Path: "/", HttpOnly: true,
 			SameSite: http.SameSiteStrictMode,
-			Secure:   secure(r), MaxAge: int(sessionLifetime.Seconds()),
+			Secure:   isHTTPS(r), MaxAge: int(sessionLifetime.Seconds()),
 		})
 		w.WriteHeader(http.StatusNoContent)
 	}))
@@ -265,12 +265,12 @@ func (g *Guard) isOurs(host string) bool {
 	return here && (len(g.o.Hosts) > 0 || port == strconv.Itoa(g.o.Port))
 }
 
-func secure(r *http.Request) bool {
+func isHTTPS(r *http.Request) bool {
 	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
 func scheme(r *http.Request) string {
-	if secure(r) {
+	if isHTTPS(r) {
 		return "https"
 	}
 	return "http"

@@ -218,18 +218,18 @@ func TestSessionExpires(t *testing.T) {
 	}
 }
 
-// many is a fake Tokens that accepts every token and uses the token as the user name.
-type many struct{ exchanged int }
+// acceptAllTokens is a fake Tokens that accepts every token and uses the token as the user name.
+type acceptAllTokens struct{ exchanged int }
 
-func (m *many) Exchange(_ context.Context, token string) (string, error) {
+func (m *acceptAllTokens) Exchange(_ context.Context, token string) (string, error) {
 	m.exchanged++
 	return token, nil
 }
 
-func (*many) Check(context.Context, string) error { return nil }
+func (*acceptAllTokens) Check(context.Context, string) error { return nil }
 
 func TestSignInsAreLimitedForEachAddress(t *testing.T) {
-	m, now := &many{}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m, now := &acceptAllTokens{}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	g := New(Options{Tokens: m, Port: port, Now: func() time.Time { return now }})
 	signIns := func(n int, address, user string) (statuses map[int]int, cookie *http.Cookie) {
 		statuses = map[int]int{}

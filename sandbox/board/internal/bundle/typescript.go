@@ -21,7 +21,7 @@ const module = "github.com/koupleless/koupsandbox/"
 func typescript(root, name string, source []byte) (string, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
 	if err != nil {
-		return "", fmt.Errorf("reading the types of %s: %w", name, err)
+		return "", fmt.Errorf("parsing %s: %w", name, err)
 	}
 	w := &writer{values: map[string][]string{}, used: map[string][]string{}}
 	w.line("", "// Generated from sandbox/board/wire.go, which describes the types, by `make generate`. Do not edit.")
@@ -45,7 +45,7 @@ func (w *writer) imported(dir string, names []string) error {
 	for _, p := range paths {
 		file, err := parser.ParseFile(token.NewFileSet(), p, nil, parser.SkipObjectResolution)
 		if err != nil {
-			return fmt.Errorf("reading the types of %s: %w", p, err)
+			return fmt.Errorf("parsing %s: %w", p, err)
 		}
 		ast.Inspect(file, w.constants)
 		files = append(files, file)

@@ -130,7 +130,7 @@ func (f *Feed) Put(now time.Time, u Update) error {
 // commit assigns the next sequence number to the changes, adds them to the history and sends them to subscribers. The
 // caller must hold f.mu.
 func (f *Feed) commit(c changes) error {
-	if f.history.full(c.Time, f.o) {
+	if f.history.needsNewChunk(c.Time, f.o) {
 		if err := f.history.begin(f.snapshot(c.Time), f.o); err != nil {
 			return err
 		}

@@ -35,8 +35,8 @@ type history struct {
 	chunks []*chunk
 }
 
-// full reports whether changes with the time now must go into a new chunk.
-func (h *history) full(now int64, o Options) bool {
+// needsNewChunk reports whether changes with the time now must go into a new chunk.
+func (h *history) needsNewChunk(now int64, o Options) bool {
 	if len(h.chunks) == 0 {
 		return true
 	}

@@ -58,11 +58,11 @@ func (c *ControlPlane) makeTokens() (map[string]string, error) {
 func (c *ControlPlane) adminKubeconfig(server string) error {
 	certificate, err := os.ReadFile(c.pki.crt(adminCertificate))
 	if err != nil {
-		return fmt.Errorf("writing the administrator's kubeconfig: %w", err)
+		return fmt.Errorf("reading the administrator's certificate: %w", err)
 	}
 	key, err := os.ReadFile(c.pki.key(adminCertificate))
 	if err != nil {
-		return fmt.Errorf("writing the administrator's kubeconfig: %w", err)
+		return fmt.Errorf("reading the administrator's key: %w", err)
 	}
 	return c.writeKubeconfig(c.o.Kubeconfig, server, adminUser,
 		clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key})

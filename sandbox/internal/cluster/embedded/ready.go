@@ -58,7 +58,7 @@ func (c *ControlPlane) controllersReady(ctx context.Context) error {
 	}
 	_, err := c.client().CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("the default service account does not exist yet: %w", err)
+		return fmt.Errorf("waiting for the default ServiceAccount: %w", err)
 	}
 	return nil
 }

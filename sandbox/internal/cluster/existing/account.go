@@ -96,11 +96,11 @@ func (p *Provider) renewToken(ctx context.Context, account string) error {
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLifetime.Seconds()))}}
 	response, err := p.client.CoreV1().ServiceAccounts(accountNamespace).CreateToken(ctx, account, request,
 		metav1.CreateOptions{})
-	if err == nil {
-		err = state.WriteFile(p.o.Dir.ControllerToken(), []byte(response.Status.Token))
-	}
 	if err != nil {
-		return fmt.Errorf("requesting a token of ServiceAccount %s/%s: %w", accountNamespace, account, err)
+		return fmt.Errorf("requesting a token for ServiceAccount %s/%s: %w", accountNamespace, account, err)
+	}
+	if err := state.WriteFile(p.o.Dir.ControllerToken(), []byte(response.Status.Token)); err != nil {
+		return fmt.Errorf("writing the token of ServiceAccount %s/%s: %w", accountNamespace, account, err)
 	}
 	// The API server can shorten the lifetime. ExpirationTimestamp is not used, because the clocks may differ.
 	lifetime := time.Duration(ptr.Deref(response.Spec.ExpirationSeconds, 0)) * time.Second
@@ -148,7 +148,7 @@ func (p *Provider) writeControllerKubeconfig() error {
 	for _, c := range raw.Clusters { // the controllers do not inherit HTTPS_PROXY
 		request, err := http.NewRequest(http.MethodGet, c.Server, nil)
 		if err != nil {
-			return fmt.Errorf("context %q: reading the address of the API server: %w", p.o.Context, err)
+			return fmt.Errorf("context %q: parsing the address of the API server: %w", p.o.Context, err)
 		}
 		if proxy, err := http.ProxyFromEnvironment(request); err == nil && proxy != nil && c.ProxyURL == "" {
 			c.ProxyURL = proxy.String()

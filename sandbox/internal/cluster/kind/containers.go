@@ -31,7 +31,7 @@ func (p *Provider) ResumeContainer(ctx context.Context, node, id string) error {
 func (p *Provider) runTask(ctx context.Context, node string, args ...string) error {
 	if _, err := p.engine.Run(ctx,
 		append([]string{"exec", node, "ctr", "--namespace", "k8s.io", "task"}, args...)...); err != nil {
-		return fmt.Errorf("running a command of the container runtime of node %s: %w", node, err)
+		return fmt.Errorf("running ctr task %s on node %s: %w", args[0], node, err)
 	}
 	return nil
 }

@@ -168,7 +168,7 @@ func excludeBases(spec *corev1.PodSpec) (changed bool) {
 	if _, explicit := spec.NodeSelector[labels.Component]; explicit {
 		return false
 	}
-	if required(spec) == nil {
+	if requiredTerms(spec) == nil {
 		if spec.Affinity == nil {
 			spec.Affinity = &corev1.Affinity{}
 		}
@@ -180,7 +180,7 @@ func excludeBases(spec *corev1.PodSpec) (changed bool) {
 				{MatchExpressions: []corev1.NodeSelectorRequirement{notABase}}}}
 		return true
 	}
-	terms := required(spec)
+	terms := requiredTerms(spec)
 	for i := range terms { // terms are alternatives, so each needs the requirement
 		t := &terms[i]
 		if len(t.MatchExpressions)+len(t.MatchFields) == 0 ||
@@ -197,7 +197,7 @@ func excludeBases(spec *corev1.PodSpec) (changed bool) {
 // excludeBases has left unchanged.
 func selectsBases(spec *corev1.PodSpec) bool {
 	return spec.NodeSelector[labels.Component] == labels.Vnode ||
-		slices.ContainsFunc(required(spec), func(t corev1.NodeSelectorTerm) bool {
+		slices.ContainsFunc(requiredTerms(spec), func(t corev1.NodeSelectorTerm) bool {
 			return slices.ContainsFunc(t.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
 				return isBaseRequirement(r) && r.Operator != corev1.NodeSelectorOpNotIn &&
 					r.Operator != corev1.NodeSelectorOpDoesNotExist
@@ -205,7 +205,7 @@ func selectsBases(spec *corev1.PodSpec) bool {
 		})
 }
 
-func required(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
+func requiredTerms(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	if a := spec.Affinity; a != nil && a.NodeAffinity != nil &&
 		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms

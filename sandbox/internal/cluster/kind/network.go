@@ -99,7 +99,7 @@ func (p *Provider) keepReachable(ctx context.Context) error {
 	for _, node := range names(list) {
 		for _, network := range baseNetworks {
 			if _, err := p.engine.Run(ctx, "exec", node, "ip", "route", "replace", network, "dev", "eth0"); err != nil {
-				return fmt.Errorf("preparing node %s for bases: %w", node, err)
+				return fmt.Errorf("adding a route to %s on node %s: %w", network, node, err)
 			}
 		}
 	}

@@ -249,12 +249,12 @@ func (c *Runner) ensure(ctx context.Context, s Settings) error {
 		return err
 	}
 	if c.inExistingCluster() {
-		return c.waitUntil(ctx, c.pending)
+		return c.waitUntil(ctx, c.unmetCondition)
 	}
 	if err := c.applyHeartbeatServices(ctx, s.Replicas); err != nil {
 		return err
 	}
-	if err := c.waitUntil(ctx, c.pending); err != nil {
+	if err := c.waitUntil(ctx, c.unmetCondition); err != nil {
 		return err
 	}
 	return c.waitHeartbeats(ctx)
@@ -306,7 +306,7 @@ func (c *Runner) applyHeartbeatServices(ctx context.Context, replicas int) error
 		}
 		var service corev1.Service
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, &service); err != nil {
-			return fmt.Errorf("reading Service %s: %w", applied.GetName(), err)
+			return fmt.Errorf("decoding Service %s: %w", applied.GetName(), err)
 		}
 		ports[number] = service.Spec.Ports[0].NodePort
 	}
@@ -443,9 +443,9 @@ func (c *Runner) killedInBackOff() (pods []string) {
 	return pods
 }
 
-// pending returns a description of the first unmet condition. It returns an empty string when all controllers are
-// ready with the newest settings and all other Pods have terminated.
-func (c *Runner) pending() (what string, fatal error) {
+// unmetCondition returns a description of the first unmet condition. It returns an empty string when all controllers
+// are ready with the newest settings and all other Pods have terminated.
+func (c *Runner) unmetCondition() (what string, fatal error) {
 	for _, r := range c.replicas {
 		what, fatal = c.pendingReplica(r)
 		if what != "" || fatal != nil {

@@ -29,7 +29,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/supervise"
 )
 
-const patience = check.Patience
+const waitTimeout = check.WaitTimeout
 
 // fixture is a Runner with two Pods. The test simulates the cluster by writing Pods.
 type fixture struct {
@@ -112,7 +112,7 @@ func (b *fixture) write(pods ...*corev1.Pod) {
 
 func (b *fixture) eventually(condition func() error) {
 	b.t.Helper()
-	check.Eventually(b.t, patience, condition)
+	check.Eventually(b.t, waitTimeout, condition)
 }
 
 // takeChanges returns the reported changes and clears them.
@@ -159,7 +159,7 @@ func (b *fixture) act(number int, action supervise.Action) error {
 // actAsync performs an action in the background. The returned channel receives the result.
 func (b *fixture) actAsync(action supervise.Action, number int) <-chan error {
 	done := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(b.t.Context(), waitTimeout)
 	go func() { defer cancel(); done <- b.Act(ctx, runner.ComponentName(number), action) }()
 	return done
 }

@@ -207,7 +207,7 @@ func deployment(s Settings, number int) (*appsv1.Deployment, error) {
 	}
 	d := &appsv1.Deployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(parsed[0].Object, d); err != nil {
-		return nil, fmt.Errorf("reading the controller's Deployment: %w", err)
+		return nil, fmt.Errorf("decoding the controller's Deployment: %w", err)
 	}
 	d.Name = runner.ComponentName(number)
 	for _, labels := range []map[string]string{d.Labels, d.Spec.Selector.MatchLabels, d.Spec.Template.Labels} {

@@ -182,7 +182,7 @@ func TestOtherPodsAreIgnored(t *testing.T) {
 		}
 		return n
 	}
-	check.Eventually(t, patience, func() error {
+	check.Eventually(t, waitTimeout, func() error {
 		if logs() == 0 {
 			return errors.New("no log was read")
 		}

@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	patience = check.Patience
+	waitTimeout = check.WaitTimeout
 )
 
 // inMemory is an agent that runs in the test process.
@@ -52,8 +52,8 @@ func (p *inMemory) Close() error {
 	return nil
 }
 
-// rig is a Remote that is stopped at the end of the test.
-type rig struct {
+// fixture is a Remote that is stopped at the end of the test.
+type fixture struct {
 	*Remote
 	lost chan traffic.LostRequest
 
@@ -63,14 +63,14 @@ type rig struct {
 	stop   func()
 }
 
-func newRig(t *testing.T) *rig {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	r := &rig{lost: make(chan traffic.LostRequest, 10*traffic.MaxLost)}
+	r := &fixture{lost: make(chan traffic.LostRequest, 10*traffic.MaxLost)}
 	r.start(t, r.launch)
 	return r
 }
 
-func (r *rig) start(t *testing.T, launch func(context.Context) (Process, error)) {
+func (r *fixture) start(t *testing.T, launch func(context.Context) (Process, error)) {
 	r.Remote = New(Options{Launch: launch, Lost: func(l traffic.LostRequest) { r.lost <- l }})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -84,7 +84,7 @@ func (r *rig) start(t *testing.T, launch func(context.Context) (Process, error))
 	t.Cleanup(r.stop)
 }
 
-func (r *rig) launch(ctx context.Context) (Process, error) {
+func (r *fixture) launch(ctx context.Context) (Process, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.fail; err != nil {
@@ -107,13 +107,13 @@ func (r *rig) launch(ctx context.Context) (Process, error) {
 }
 
 // startStream starts a stream of the group "g" that sends its requests to the given address.
-func (r *rig) startStream(t *testing.T, name, address string, change ...func(*traffic.Spec)) {
+func (r *fixture) startStream(t *testing.T, name, address string, change ...func(*traffic.Spec)) {
 	t.Helper()
 	check.Must(t, r.StartStream(t.Context(), "g", spec(name, address, change...), nil))
 }
 
 // finish waits until a stream has sent all its requests, then stops it and returns its result.
-func (r *rig) finish(t *testing.T, name string) *traffic.StreamResult {
+func (r *fixture) finish(t *testing.T, name string) *traffic.StreamResult {
 	t.Helper()
 	eventually(t, func() error {
 		for _, s := range r.Summaries(t.Context(), "g") {
@@ -169,7 +169,7 @@ func hangs(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 func eventually(t *testing.T, look func() error) {
 	t.Helper()
-	check.Eventually(t, patience, look)
+	check.Eventually(t, waitTimeout, look)
 }
 
 // ignoreTimes is a comparison option that ignores the times and error texts of records.
@@ -178,7 +178,7 @@ var ignoreTimes = cmpopts.IgnoreFields(traffic.Record{}, "Due", "Sent", "Done", 
 func TestStream(t *testing.T) {
 	for name, reuse := range map[string]bool{"a connection each": false, "connections that stay": true} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			address := serve(t, answers)
 			r.startStream(t, "s", address, func(s *traffic.Spec) { s.Reuse = reuse })
 			end := r.finish(t, "s")
@@ -212,7 +212,7 @@ func TestStream(t *testing.T) {
 // TestLostRequestsAreReported checks that lost requests are reported while the stream is running, and that all of
 // them have been reported when Stop returns.
 func TestLostRequestsAreReported(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	address := serve(t, misses)
 	r.startStream(t, "s", address, func(s *traffic.Spec) { s.Total = 500 })
 	want := traffic.LostRequest{Group: "g", Stream: "s", Route: traffic.RouteKubeProxy, Module: "biz1",
@@ -231,10 +231,10 @@ func TestLostRequestsAreReported(t *testing.T) {
 	}
 }
 
-// late is the Process of an agent whose clock is one hour ahead.
-type late struct{ Process }
+// fastClockProcess is the Process of an agent whose clock is one hour ahead.
+type fastClockProcess struct{ Process }
 
-func (p late) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p fastClockProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := p.Process.RoundTrip(r)
 	if err == nil && r.URL.Path == "/Clock" {
 		_ = answer.Body.Close()
@@ -247,10 +247,10 @@ func (p late) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestTimesUseLocalClock checks that the times that an agent reports are converted to the local clock. The clock of
 // the agent is one hour ahead.
 func TestTimesUseLocalClock(t *testing.T) {
-	r, began := &rig{lost: make(chan traffic.LostRequest, 10*traffic.MaxLost)}, time.Now()
+	r, began := &fixture{lost: make(chan traffic.LostRequest, 10*traffic.MaxLost)}, time.Now()
 	r.start(t, func(ctx context.Context) (Process, error) {
 		p, err := r.launch(ctx)
-		return late{p}, err
+		return fastClockProcess{p}, err
 	})
 	r.startStream(t, "s", serve(t, misses))
 	first := <-r.lost
@@ -274,7 +274,7 @@ func TestTimesUseLocalClock(t *testing.T) {
 // TestAgentEndsMidStream checks that, if an agent exits during a stream, a lost request reports the interruption and
 // Stop returns an error, because the result of the stream is lost.
 func TestAgentEndsMidStream(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.startStream(t, "done", serve(t, answers))
 	r.finish(t, "done")
 	r.startStream(t, "s", serve(t, hangs), func(s *traffic.Spec) { s.Total = 1 })
@@ -322,7 +322,7 @@ func TestAgentEndsMidStream(t *testing.T) {
 }
 
 func TestDrop(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.startStream(t, "s", serve(t, hangs))
 	r.startStream(t, "misses", serve(t, misses), func(s *traffic.Spec) { s.Total = 0 })
 	<-r.lost
@@ -341,7 +341,7 @@ func TestDrop(t *testing.T) {
 }
 
 func TestStartStreamReturnsErrors(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.fail = errors.New("no such container")
 	air := spec("s", "127.0.0.1:1", func(s *traffic.Spec) { s.Via = "air" })
 	for _, c := range []struct {

@@ -15,15 +15,15 @@ import (
 )
 
 // Serve runs an agent, which runs the streams that the Remote at the other end of conn starts. It blocks until conn
-// closes, ctx ends, or no message has arrived for patience (0 means no timeout), and all streams have ended.
-func Serve(ctx context.Context, conn net.Conn, patience time.Duration) error {
+// closes, ctx ends, or no message has arrived for timeout (0 means no timeout), and all streams have ended.
+func Serve(ctx context.Context, conn net.Conn, timeout time.Duration) error {
 	var lostQueue rpc.Queue[traffic.LostRequest] // unlimited, since a stream reports at most traffic.MaxLost
 	generator := traffic.NewGenerator(traffic.GeneratorOptions{Lost: func(l traffic.LostRequest) { lostQueue.Put(l) }})
 	ctx, cancel := context.WithCancel(ctx)
 	var err error
 	var running sync.WaitGroup
 	running.Go(func() { err = generator.Start(ctx) })
-	stdio.Serve(ctx, conn, handler(generator, &lostQueue), patience)
+	stdio.Serve(ctx, conn, handler(generator, &lostQueue), timeout)
 	cancel()
 	running.Wait()
 	return err

@@ -57,7 +57,7 @@ func TestStreamUsesCurrentTargets(t *testing.T) {
 		"a Service, with a seed": func(s *traffic.Spec) { s.Seed = 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, from := newRig(t), &source{}
+			r, from := newFixture(t), &source{}
 			one, two := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")
 			from.set(traffic.TargetSet{Targets: []traffic.Target{one}})
 			s := spec("s", "", change, inside)
@@ -105,7 +105,7 @@ func inside(s *traffic.Spec) { s.Inside, s.Total, s.Rate = true, 0, ptr.To(200) 
 // TestRemovedTargetGetsNoRequests checks that a removed base gets no more requests after SyncTargets has returned,
 // even if the Source has not reported the removal.
 func TestRemovedTargetGetsNoRequests(t *testing.T) {
-	r, from := newRig(t), &source{}
+	r, from := newFixture(t), &source{}
 	gone, stays := base(t, "10.0.0.1", "1"), base(t, "10.0.0.2", "2")
 	from.targets = traffic.TargetSet{Targets: []traffic.Target{gone, stays}}
 	s := spec("s", "", inside, func(s *traffic.Spec) { s.Via = v1alpha1.ViaBases })

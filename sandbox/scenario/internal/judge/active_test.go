@@ -195,7 +195,7 @@ var activeCases = map[string]checkCase{
 	},
 	"active: a Pod whose Node was unknown at the uninstall": {
 		events: script(vpod(0, "q", "1@b", "ready"), up, vpod(900, "p1", "1@a", "deleting"),
-			rule(950, "cutWatch", "fired"),
+			apiFaultEvent(950, "cutWatch", "fired"),
 			vpod(1000, "p2", "2@a"), removed(1400, "1@a"), installed(1800, "2@a")),
 		want: Result{Compared: 1},
 	},
@@ -206,7 +206,8 @@ var activeCases = map[string]checkCase{
 	},
 	"active: a Pod whose Node was known before a fault of the API connection": {
 		events: script(vpod(0, "q", "1@b", "ready"), up, vpod(900, "p1", "1@a", "deleting"),
-			vpod(1000, "p2", "2@a"), rule(1300, "cutWatch", "fired"), removed(1400, "1@a"), installed(1800, "2@a")),
+			vpod(1000, "p2", "2@a"), apiFaultEvent(1300, "cutWatch", "fired"), removed(1400, "1@a"), installed(1800,
+				"2@a")),
 		want: violated(noActive(1400, 410)),
 	},
 	"active: a base without modules": {events: script(host(0, "a", "up")), want: Result{}},

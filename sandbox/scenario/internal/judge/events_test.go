@@ -52,14 +52,14 @@ func component(ms int, name string, state events.ComponentState) events.Event {
 	return events.Event{Time: at(ms), Component: &events.ComponentEvent{Name: name, State: state}}
 }
 
-// rule returns an event that reports a change of an API fault.
-func rule(ms int, kind fault.Kind, change events.FaultChange) events.Event {
+// apiFaultEvent returns an event that reports a change of an API fault.
+func apiFaultEvent(ms int, kind fault.Kind, change events.FaultChange) events.Event {
 	return events.Event{Time: at(ms), Fault: &events.FaultEvent{Target: "api", ID: "r", Kind: kind, Change: change}}
 }
 
-// way returns an event that reports a change of an MQTT fault. The fault acts on the connection of the given base, or
-// on the connections of the controllers if base is empty.
-func way(ms int, base string, kind fault.Kind, change events.FaultChange) events.Event {
+// mqttFaultEvent returns an event that reports a change of an MQTT fault. The fault acts on the connection of the given
+// base, or on the connections of the controllers if base is empty.
+func mqttFaultEvent(ms int, base string, kind fault.Kind, change events.FaultChange) events.Event {
 	return events.Event{Time: at(ms),
 		Fault: &events.FaultEvent{Target: "mqtt", Base: base, ID: "w", Kind: kind, Change: change}}
 }

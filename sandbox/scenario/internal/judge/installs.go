@@ -53,7 +53,7 @@ func (c *installCheck) observe(w *history, e appliedEvent) {
 		case x.Code == "" && l.answered.IsZero():
 			l.answered = e.Time
 		case began.After(l.since):
-			c.repeated(w, l, Finding{Kind: InstalledAgain, Time: began, Base: x.Base,
+			c.recordRepeat(w, l, Finding{Kind: InstalledAgain, Time: began, Base: x.Base,
 				Modules: []events.ModuleRef{x.Module}, Code: x.Code})
 		}
 	}
@@ -71,7 +71,7 @@ func (c *installCheck) module(w *history, e *events.ModuleEvent, now time.Time) 
 		delete(on, e.ModuleRef)
 	case e.State == events.ModuleResolved:
 		if l != nil && !l.broken {
-			c.repeated(w, l, Finding{Kind: ResolvedAgain, Time: now, Base: e.Base,
+			c.recordRepeat(w, l, Finding{Kind: ResolvedAgain, Time: now, Base: e.Base,
 				Modules: []events.ModuleRef{e.ModuleRef}})
 		}
 		c.count++
@@ -85,7 +85,7 @@ func (c *installCheck) module(w *history, e *events.ModuleEvent, now time.Time) 
 	}
 }
 
-func (c *installCheck) repeated(w *history, l *installation, f Finding) {
+func (c *installCheck) recordRepeat(w *history, l *installation, f Finding) {
 	f.After = f.Time.Sub(l.since)
 	known := f.Time
 	if !l.answered.IsZero() {

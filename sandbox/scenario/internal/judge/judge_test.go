@@ -207,17 +207,20 @@ var orderCases = map[string]checkCase{
 		want: Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: the only Ready Pod at the controller's decision, with a slow API": {
-		events: script(up, vpod(1000, "p2", "2@a"), rule(1005, "delay", "fired"), vpod(1009, "q1", "2@b", "ready"),
+		events: script(up, vpod(1000, "p2", "2@a"), apiFaultEvent(1005, "delay", "fired"), vpod(1009, "q1", "2@b",
+			"ready"),
 			vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
 		want: Result{Compared: 1, OnlyReady: 1},
 	},
 	"order: another Pod was Ready before the API was slow": {
-		events: script(up, vpod(50, "q1", "2@b", "ready"), rule(500, "delay", "fired"), vpod(1000, "p2", "2@a"),
+		events: script(up, vpod(50, "q1", "2@b", "ready"), apiFaultEvent(500, "delay", "fired"), vpod(1000, "p2",
+			"2@a"),
 			vpod(2000, "p2", "2@a", "ready"), vpod(2020, "p1", "1@a")),
 		want: Result{Compared: 1, Violations: findings{early(2000, 20)}},
 	},
 	"order: another Pod has been Ready for seconds, with a slow API": {
-		events: script(up, rule(500, "holdWatch", "set"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2", "2@a"),
+		events: script(up, apiFaultEvent(500, "holdWatch", "set"), vpod(1009, "q1", "2@b", "ready"), vpod(2000, "p2",
+			"2@a"),
 			vpod(7000, "p2", "2@a", "ready"), vpod(7020, "p1", "1@a")),
 		want: Result{Compared: 1, Violations: findings{early(7000, 20)}},
 	},

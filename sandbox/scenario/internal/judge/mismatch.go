@@ -51,10 +51,10 @@ func (l *mismatch) tooLong(w *history, known time.Time, o *Options) bool {
 		counted > readyTolerance && l.noVersion.within(known, l.to) > readyTolerance
 }
 
-// harmful reports whether the mismatch caused failed requests outside the tolerance windows of outages. If the
+// isHarmful reports whether the mismatch caused failed requests outside the tolerance windows of outages. If the
 // controller detects a mismatch late, the mismatch of an endpoint is assumed to end together with the mismatch of its
 // Pod.
-func (c *truthCheck) harmful(w *history, l *mismatch, known time.Time) bool {
+func (c *truthCheck) isHarmful(w *history, l *mismatch, known time.Time) bool {
 	to := l.to
 	if l.service != "" && (known.After(l.from) || w.outages.unobservableAt(l.base, l.from)) {
 		to = earlier(to, c.podMismatchEnd(l))
@@ -107,7 +107,7 @@ func (c *truthCheck) find(w *history, end time.Time, o *Options) Result {
 			continue // both events have the same time
 		}
 		known := c.knownAt(l, o)
-		if v := c.finding(w, l, known); l.tooLong(w, known, o) || c.harmful(w, l, known) {
+		if v := c.finding(w, l, known); l.tooLong(w, known, o) || c.isHarmful(w, l, known) {
 			r.Violations = append(r.Violations, v)
 		} else {
 			r.Excused = append(r.Excused, v)

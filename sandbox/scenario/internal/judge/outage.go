@@ -56,8 +56,8 @@ type outage struct {
 // bases.
 type outages map[string][]*outage
 
-// on returns the outages that affect a base.
-func (all outages) on(base string) []*outage {
+// affecting returns the outages that affect a base.
+func (all outages) affecting(base string) []*outage {
 	if base == "" {
 		return all[""]
 	}
@@ -90,7 +90,7 @@ func (all outages) ongoing(what, base string) *outage {
 
 // recordList records that a base has sent a module list.
 func (all outages) recordList(base string, now time.Time) {
-	for _, o := range all.on(base) {
+	for _, o := range all.affecting(base) {
 		if o.firstLists != nil && !o.to.IsZero() && o.firstLists[base].IsZero() {
 			o.firstLists[base] = now
 		}
@@ -122,7 +122,7 @@ func (o *outage) windows(base string, end time.Time) []span {
 // considers only outages for which window returns true.
 func (all outages) outsideWindows(base string, from, to time.Time, window func(*outage) bool) time.Duration {
 	var windows []span
-	for _, o := range all.on(base) {
+	for _, o := range all.affecting(base) {
 		if window(o) {
 			windows = append(windows, o.windows(base, to)...)
 		}
@@ -153,7 +153,10 @@ func (o *outage) covers(base string, at time.Time) bool {
 
 // unobservableAt reports whether, at the given time, the base is within a tolerance window of an unobservable outage.
 func (all outages) unobservableAt(base string, at time.Time) bool {
-	return slices.ContainsFunc(all.on(base), func(o *outage) bool { return o.unobservable && o.covers(base, at) })
+	return slices.ContainsFunc(all.affecting(base), func(o *outage) bool {
+		return o.unobservable && o.covers(base,
+			at)
+	})
 }
 
 // unobservableDuring reports whether an unobservable outage of this base alone overlaps the given period. It returns
@@ -167,7 +170,7 @@ func (all outages) unobservableDuring(base string, from, to time.Time) bool {
 // mayLoseResponse reports whether an outage may have prevented the controller from receiving a response that was sent
 // between since and known, and whether a tolerance window of this outage contains the time at.
 func (all outages) mayLoseResponse(base string, since, known, at time.Time) bool {
-	return slices.ContainsFunc(all.on(base), func(o *outage) bool {
+	return slices.ContainsFunc(all.affecting(base), func(o *outage) bool {
 		return !o.responsesArrive && (o.to.IsZero() || !o.to.Before(since)) && !o.from.After(known) &&
 			o.covers(base, at)
 	})

@@ -88,9 +88,9 @@ func (c *Client) FindKind(apiVersion, kind string) (ResourceKind, error) {
 	m, err := c.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
 		if meta.IsNoMatchError(err) {
-			return ResourceKind{}, fmt.Errorf("the API has no kind %s of %s: %w", kind, apiVersion, err)
+			return ResourceKind{}, fmt.Errorf("the API server has no kind %s in %s: %w", kind, apiVersion, err)
 		}
-		return ResourceKind{}, fmt.Errorf("looking for kind %s of %s: %w", kind, apiVersion, err)
+		return ResourceKind{}, fmt.Errorf("looking up kind %s in %s: %w", kind, apiVersion, err)
 	}
 	return ResourceKind{gvk, m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace}, nil
 }

@@ -99,7 +99,7 @@ func TestRollbackOfDeployments(t *testing.T) {
 
 func TestUnknownKind(t *testing.T) {
 	_, err := client(t, nil).FindKind("apps/v1", "Deploymint")
-	if err == nil || !strings.Contains(err.Error(), "the API has no kind Deploymint of apps/v1") {
+	if err == nil || !strings.Contains(err.Error(), "the API server has no kind Deploymint in apps/v1") {
 		t.Errorf("error %v", err)
 	}
 }

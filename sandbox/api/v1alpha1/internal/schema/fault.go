@@ -25,7 +25,7 @@ func addFault(s *jsonschema.Schema, dir, bases string) error {
 	}
 	def := r.Reflect(&v1alpha1.Fault{})
 	def.Version = ""
-	share(def)
+	copyComments(def)
 	loosen(def)
 	kind, _ := def.Properties.Get("kind")
 	kind.Type = ""
@@ -60,7 +60,7 @@ func addFault(s *jsonschema.Schema, dir, bases string) error {
 func kindComments(file string, target v1alpha1.FaultTarget) (map[string]string, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
-		return nil, fmt.Errorf("reading the kinds of faults: %w", err)
+		return nil, fmt.Errorf("parsing the fault kinds: %w", err)
 	}
 	comments := map[string]string{}
 	ast.Inspect(parsed, func(n ast.Node) bool {

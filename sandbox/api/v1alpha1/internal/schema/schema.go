@@ -41,7 +41,7 @@ func Generate(dir string) ([]byte, error) {
 		return nil, err
 	}
 	s := r.Reflect(&v1alpha1.Sandbox{})
-	return finish(s, File, v1alpha1.Kind)
+	return encode(s, File, v1alpha1.Kind)
 }
 
 // GenerateScenario returns the JSON schema for scenario files, like Generate. The schema also allows expressions for
@@ -53,14 +53,14 @@ func GenerateScenario(dir string) ([]byte, error) {
 	}
 	s := r.Reflect(&v1alpha1.Scenario{})
 	for _, definition := range s.Definitions {
-		share(definition)
+		copyComments(definition)
 		loosen(definition)
 	}
 	if err := addFault(s, dir, filepath.Join(dir, "..", "..", "..", "fakebase", "fault")); err != nil {
 		return nil, err
 	}
 	faultExamples(s.Definitions["Fault"])
-	return finish(s, ScenarioFile, v1alpha1.ScenarioKind)
+	return encode(s, ScenarioFile, v1alpha1.ScenarioKind)
 }
 
 func comments(r *jsonschema.Reflector, dir string) error {
@@ -70,7 +70,7 @@ func comments(r *jsonschema.Reflector, dir string) error {
 	return nil
 }
 
-func finish(s *jsonschema.Schema, file, kind string) ([]byte, error) {
+func encode(s *jsonschema.Schema, file, kind string) ([]byte, error) {
 	s.ID = jsonschema.ID("https://koupleless.io/schemas/sandbox/v1alpha1/" + file)
 	s.Title = kind
 	if kind == v1alpha1.Kind {
@@ -89,7 +89,7 @@ func finish(s *jsonschema.Schema, file, kind string) ([]byte, error) {
 	}
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("writing the schema: %w", err)
+		return nil, fmt.Errorf("encoding the schema: %w", err)
 	}
 	return append(out, '\n'), nil
 }
@@ -113,8 +113,9 @@ func mapScenario(t reflect.Type) *jsonschema.Schema {
 	return durations(t)
 }
 
-// share copies the comment of a field to the next field if the next field has no comment and the comment names it.
-func share(s *jsonschema.Schema) {
+// copyComments copies the comment of a field to the next field if the next field has no comment and the comment names
+// it.
+func copyComments(s *jsonschema.Schema) {
 	before := ""
 	for pair := s.Properties.Oldest(); pair != nil; pair = pair.Next() {
 		p := pair.Value
@@ -146,17 +147,17 @@ func loosen(s *jsonschema.Schema) {
 		case p.Type == "string" && p.Pattern == duration:
 			p.Pattern = duration + `|\$\{\{`
 		case p.Type == "string" && len(p.Enum) > 0:
-			pair.Value = either(p)
+			pair.Value = orExpression(p)
 		case p.Type == "array" && p.Items != nil && p.Items.Type != "string":
 			// A list of objects stays a list. Otherwise editors could not show the position of an error in it.
 		case p.Type == "integer" || p.Type == "boolean" || p.Type == "array":
-			pair.Value = either(p)
+			pair.Value = orExpression(p)
 		}
 	}
 }
 
-// either returns a schema that accepts either values of the given schema or an expression.
-func either(s *jsonschema.Schema) *jsonschema.Schema {
+// orExpression returns a schema that accepts either values of the given schema or an expression.
+func orExpression(s *jsonschema.Schema) *jsonschema.Schema {
 	described := &jsonschema.Schema{Description: s.Description, Default: s.Default,
 		AnyOf: []*jsonschema.Schema{s, {Type: "string", Pattern: expression}}}
 	s.Description, s.Default = "", nil

@@ -39,8 +39,8 @@ func (s *commands) base() *cli.Command {
 					&cli.IntFlag{Name: "count", Usage: "`N`: number of bases to remove, starting with the newest",
 						Category: basesCategory},
 					&cli.StringFlag{Name: "group", Category: basesCategory,
-						Usage: "`NAMESPACE`: remove the bases of the scenario run in this namespace, which was " +
-							"started with scenario run --keep"}},
+						Usage: "`NAMESPACE`: remove the bases of a run that was started with scenario run --keep; " +
+							"NAMESPACE is the namespace of the run"}},
 				Action: withArgs(0, -1, "names of bases", s.removeBases),
 			},
 			{
@@ -54,8 +54,8 @@ func (s *commands) base() *cli.Command {
 				Action: inSandboxWithArgs(1, -1, "names of bases", s.restartBases),
 			},
 			{
-				Name: "kill", Usage: "kill the processes of bases without disconnecting; base restart or up " +
-					"starts them again",
+				Name: "kill", Usage: "kill the processes of bases without disconnecting; to start them again, use " +
+					"base restart or up",
 				ArgsUsage:   "BASE...",
 				Description: describe("", "koupsandbox base kill base-1", "koupsandbox base kill base-2 base-3"),
 				Flags:       []cli.Flag{sandboxNameFlag()},

@@ -55,7 +55,7 @@ for invalid arguments.`,
 				Usage: "`FILE`: file with earlier results to compare with; the exit status is 1 if a result is significantly " +
 					"worse"},
 			&cli.DurationFlag{Name: watchFlag, Category: runsCategory, DefaultText: "none",
-				Usage: "`DURATION`: measure the activity in the sandbox for this time, without running scenarios"},
+				Usage: "`DURATION`: measure the activity in the sandbox for this time instead of running scenarios"},
 			newUpFlag(),
 		}, flagsOfSettings(settings())),
 		Action: withArgs(0, -1, "scenario files and directories", s.runBench),

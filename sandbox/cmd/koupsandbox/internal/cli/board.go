@@ -169,7 +169,7 @@ func (s *commands) boardInCluster(c *cli.Context) error {
 	config.UserAgent = "koupsandbox board"
 	api, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("creating a client of the cluster: %w", err)
+		return fmt.Errorf("creating a client for the cluster: %w", err)
 	}
 	return s.serveBoard(c, board.Options{
 		API: api, Title: "the cluster", Reviews: true, Hosts: append(c.StringSlice("host"), "localhost"),

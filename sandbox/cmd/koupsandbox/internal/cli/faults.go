@@ -25,7 +25,7 @@ const (
 )
 
 const faultSyntax = `A fault is YAML or JSON. Its fields are described by: koupsandbox scenario explain fault
-Faults of the target api require a sandbox with spec.controller.apiView: true.`
+Faults with the target api require a sandbox with spec.controller.apiView: true.`
 
 var faultExamples = []string{
 	"koupsandbox fault set --base base-1 '{kind: disconnect, for: 30s}'",
@@ -62,13 +62,13 @@ func (s *commands) faults() *cli.Command {
 			{
 				Name: "list", Usage: "list faults and how often each was triggered",
 				Description: describe(
-					"With -o wide, the list includes the definitions of the faults and the writes of the controllers.",
+					"With -o wide, the fault definitions and the API writes of each controller are also printed.",
 					"koupsandbox fault list", "koupsandbox fault list --base base-1 -o wide"),
 				Flags:  append(selection("all"), newOutputFlag(formatWide, formatJSON, formatYAML)),
 				Action: inSandboxWithArgs(0, 0, "no arguments", s.listFaults),
 			},
 			{
-				Name: "clear", Usage: "end faults by ID, or all faults", ArgsUsage: "[ID...]",
+				Name: "clear", Usage: "clear faults by ID, or all faults", ArgsUsage: "[ID...]",
 				Description: describe("", "koupsandbox fault clear fault-1", "koupsandbox fault clear --base base-1"),
 				Flags:       selection("all"),
 				Action: inSandboxWithArgs(0, -1, "IDs of faults",

@@ -24,9 +24,9 @@ func (s *commands) fuzz() *cli.Command {
 		Usage: "run random releases with random faults, and minimize failures to scenarios",
 		Description: describe(
 			`Creates its own sandboxes and deletes them afterwards. Each schedule is a random scenario of
-bases, workloads and actions. A schedule fails if requests are lost, if a check of scenarios
-fails, or if the final state is wrong. Failures are repeated, minimized and written to
---corpus as scenarios. After Ctrl-C, the corpus has all failures so far.
+bases, workloads and actions. A schedule fails if requests are lost, if a scenario check fails,
+or if the final state is wrong. Failures are repeated, minimized and written to --corpus as
+scenarios. After Ctrl-C, the corpus contains all failures found so far.
 Exit status: 0 if no schedule failed, 1 otherwise.
 
 With --compare, the same schedules run with two configurations, and the results of both are
@@ -40,7 +40,8 @@ printed. The exit status is 0 unless the comparison could not be completed.`,
 				DefaultText: "10m without --count", Category: runsCategory},
 			&cli.IntFlag{Name: "count", Usage: "`N`: maximum number of schedules to run", DefaultText: "no limit within --for",
 				Category: runsCategory},
-			&cli.Uint64Flag{Name: "seed", Usage: "`SEED`: random seed; the seed of an earlier command repeats its schedules",
+			&cli.Uint64Flag{Name: "seed",
+				Usage:       "`SEED`: random seed; pass the seed of an earlier command to repeat its schedules",
 				DefaultText: "random", Category: runsCategory},
 			&cli.Uint64Flag{Name: "replay", Usage: "`SEED`: run only the schedule with this random seed",
 				DefaultText: "none", Category: runsCategory},
@@ -56,7 +57,8 @@ printed. The exit status is 0 unless the comparison could not be completed.`,
 				Usage: "`N`: time scale, 1 to 10: divides all timeouts and intervals by N", Value: fuzz.Speed},
 			&cli.StringFlag{Name: "corpus", Usage: "`DIR`: write failures and results to this directory", Value: "fuzz-corpus",
 				Category: outputCategory},
-			&cli.DurationFlag{Name: "shrink", Usage: "`DURATION`: maximum time to minimize a failure; 0 disables it",
+			&cli.DurationFlag{Name: "shrink",
+				Usage: "`DURATION`: maximum time to minimize a failure; 0 disables minimization",
 				Value: 5 * time.Minute, Category: runsCategory},
 			newConfigFlag(),
 			&cli.StringFlag{Name: "compare", Category: sandboxCategory,

@@ -25,13 +25,14 @@ func (s *commands) init() *cli.Command {
 		ArgsUsage: "[DIR]",
 		Description: describe(
 			`The default of DIR is the current directory. Existing files are not overwritten. The created
-scenarios pass without changes: make test`,
+scenarios pass without changes. To run them, use: make test`,
 			"koupsandbox init order", "koupsandbox init --ci gitlab --env test stock"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: nameFlag, Usage: "`NAME`: name of the module",
 				DefaultText: "the name of the directory",
 				Category:    outputCategory},
-			&cli.StringFlag{Name: "env", Usage: "`ENV`: environment of the module's bases; sandbox.yaml is also created",
+			&cli.StringFlag{Name: "env",
+				Usage:       "`ENV`: environment of the module's bases; if it is set, sandbox.yaml is also created",
 				DefaultText: "dev", Category: outputCategory},
 			&cli.StringFlag{Name: "ci", Usage: "`SYSTEM`: CI system that runs the scenarios: github, gitlab or none",
 				Value: string(examples.GitHub), Category: outputCategory},

@@ -53,7 +53,8 @@ func settings() []setting {
 			Usage: "`N`: number of bases per Pod with --base-runtime cluster, 1 to 2000; with 1, a base uses the IP " +
 				"address of its Pod", DefaultText: "500", Category: basesCategory}},
 		{"spec.fleet.image", &cli.StringFlag{Name: "base-image", Usage: "`IMAGE`: container image of the base Pods",
-			DefaultText: "with kind, an image built from the binary fakebase", Category: basesCategory}},
+			DefaultText: "an image built from the local fakebase binary with provider kind; required with provider " +
+				"existing", Category: basesCategory}},
 		{"spec.fleet.agentImage",
 			&cli.StringFlag{Name: "agent-image",
 				Usage:       "`IMAGE`: container image of the Pod that sends requests to bases in an existing cluster",
@@ -125,11 +126,11 @@ func settings() []setting {
 		{"spec.broker.passwordFile",
 			&cli.StringFlag{Name: "broker-password-file",
 				Usage:       "`FILE`: file with the password for the external broker",
-				DefaultText: "$" + brokerPassword, Category: brokerCategory}},
+				DefaultText: "the password in $" + brokerPassword, Category: brokerCategory}},
 		{"spec.broker.caFile",
 			&cli.StringFlag{Name: "broker-ca",
 				Usage:       "`FILE`: file with the CA certificate that verifies the external broker",
-				DefaultText: "the CA certificates of the system", Category: brokerCategory}},
+				DefaultText: "the system CA certificates", Category: brokerCategory}},
 		{"spec.broker.certFile",
 			&cli.StringFlag{Name: "broker-cert",
 				Usage:    "`FILE`: file with the client certificate for the external broker",

@@ -20,13 +20,13 @@ func (s *commands) watch() *cli.Command {
 		Usage: "show live changes of bases, modules and Pods",
 		Description: describe(`On a terminal, the command shows a table with the state, modules, Pods, lost requests and
 latest event of each base. Otherwise, and with --plain, it prints a line per event. With -o
-json, it prints events in the format of the timeline of scenario reports. It ends when the
-sandbox stops, with Ctrl-C, and with the key q.`,
+json, it prints events in the format of the timeline in scenario reports. It ends when the
+sandbox stops, or when you press Ctrl-C or q.`,
 			"koupsandbox watch", "koupsandbox watch --plain > watch.log"),
 		Flags: []cli.Flag{
 			sandboxNameFlag(),
 			&cli.StringFlag{Name: "group", Category: outputCategory, DefaultText: "all",
-				Usage: "`GROUP`: show only the bases, Pods and traffic of the scenario run in this namespace"},
+				Usage: "`NAMESPACE`: show only the bases, Pods and traffic of the scenario run in this namespace"},
 			&cli.BoolFlag{Name: "plain", Usage: "print one line per event, even on a terminal",
 				Category: outputCategory},
 			newOutputFlag(formatJSON),

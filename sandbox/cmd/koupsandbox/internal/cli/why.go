@@ -106,7 +106,7 @@ func (s *commands) clusterClient(c *cli.Context) (kubernetes.Interface, string, 
 	rest.UserAgent = "koupsandbox " + c.Command.Name
 	client, err := kubernetes.NewForConfig(rest)
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, "", fmt.Errorf("creating a client for the cluster: %w", err)
 	}
 	return client, namespace, nil
 }

@@ -162,8 +162,8 @@ func (t *printer) printResults(r *scenario.Report) {
 			if run.Result != scenario.Passed {
 				mark, colour = "✗", red
 			}
-			t.printf("%s %s %s\n", t.paint(colour, mark), t.bold(fmt.Sprintf("%-11s", c.title)),
-				t.paint(colour, requestCounts(run)))
+			t.printf("%s %s %s\n", t.colorize(colour, mark), t.bold(fmt.Sprintf("%-11s", c.title)),
+				t.colorize(colour, requestCounts(run)))
 			for _, line := range strings.Split(ansi.Wordwrap(c.lesson, 2*max(t.width, 30)-10, ""), "\n") {
 				t.printf("    %s\n", line)
 			}
@@ -185,11 +185,11 @@ func (t *printer) printLine(c *column, at time.Time, text, colour string) {
 		plain.Text(strings.Join(strings.Fields(text), " ")))
 	switch {
 	case t.width == 0:
-		t.printf("%-10s  %s\n", c.title, t.paint(colour, text))
+		t.printf("%-10s  %s\n", c.title, t.colorize(colour, text))
 	case c == t.columns[0]:
-		t.printf("%s │\n", t.paint(colour, t.fill(text)))
+		t.printf("%s │\n", t.colorize(colour, t.fill(text)))
 	default:
-		t.printf("%s │ %s\n", t.fill(""), t.paint(colour, ansi.Truncate(text, t.width, "…")))
+		t.printf("%s │ %s\n", t.fill(""), t.colorize(colour, ansi.Truncate(text, t.width, "…")))
 	}
 }
 
@@ -209,7 +209,7 @@ const (
 	green = "2"
 )
 
-func (t *printer) paint(colour, text string) string {
+func (t *printer) colorize(colour, text string) string {
 	if !t.color || colour == "" {
 		return text
 	}

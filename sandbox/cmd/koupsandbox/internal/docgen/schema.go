@@ -19,7 +19,7 @@ func readSchema(name string) (*jsonschema.Schema, error) {
 	}
 	s := &jsonschema.Schema{}
 	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, err)
+		return nil, fmt.Errorf("decoding %s: %w", name, err)
 	}
 	return s, nil
 }

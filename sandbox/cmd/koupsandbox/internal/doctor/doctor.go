@@ -105,7 +105,7 @@ func (d doctor) engine(ctx context.Context, name string) Check {
 // directory checks whether the state directory is writable, or can be created in its nearest existing parent. It
 // removes the directories and files that it creates.
 func (d doctor) directory(home string) Check {
-	probe, err := os.MkdirTemp(nearest(home), ".doctor-")
+	probe, err := os.MkdirTemp(nearestExisting(home), ".doctor-")
 	if err == nil {
 		err = os.Remove(probe)
 	}
@@ -117,7 +117,7 @@ func (d doctor) directory(home string) Check {
 
 func (d doctor) disk(ctx context.Context, home string) Check {
 	a := args{"minimum": bytes(minDisk)}
-	usage, err := disk.UsageWithContext(ctx, nearest(home))
+	usage, err := disk.UsageWithContext(ctx, nearestExisting(home))
 	if err != nil {
 		a["value"] = err
 		return d.check(false, nameDisk, quoted, fixDisk, a)
@@ -126,8 +126,8 @@ func (d doctor) disk(ctx context.Context, home string) Check {
 	return d.check(usage.Free >= minDisk, nameDisk, quoted, fixDisk, a)
 }
 
-// nearest returns the given directory if it exists, otherwise its nearest existing parent.
-func nearest(directory string) string {
+// nearestExisting returns the given directory if it exists, otherwise its nearest existing parent.
+func nearestExisting(directory string) string {
 	for {
 		if _, err := os.Stat(directory); err == nil || directory == filepath.Dir(directory) {
 			return directory

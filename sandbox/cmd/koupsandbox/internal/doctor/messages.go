@@ -53,6 +53,6 @@ var (
 	msgFiles  = text("limit {limit}: enough for {bases} bases, {serving} of which can serve modules at the same time",
 		"上限 {limit}：足够 {bases} 个基座，其中 {serving} 个可以同时提供模块服务")
 	fixFiles = text("raise the limit: ulimit -n 65536", "提高上限：ulimit -n 65536")
-	msgPorts = text("ports of 127.0.0.1 are available", "127.0.0.1 的端口可用")
+	msgPorts = text("processes can listen on 127.0.0.1", "进程可以监听 127.0.0.1")
 	fixPorts = text("allow processes to listen on 127.0.0.1", "允许进程监听 127.0.0.1")
 )

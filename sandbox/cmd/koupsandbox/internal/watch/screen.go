@@ -204,7 +204,7 @@ func (m *model) lines() []string {
 	head := fmt.Sprintf("%s   %s   %s", lipgloss.NewStyle().Bold(true).Render(m.screen.o.Title),
 		m.shown.at.Local().Format("15:04:05"), plain.Count(len(rows), "base"))
 	if m.paused {
-		head += paint(warn, "   paused")
+		head += colorize(warnColor, "   paused")
 	}
 	lines := append([]string{head}, m.shown.summary...)
 	lines = append(lines[:min(len(lines), m.height/2)], "")
@@ -214,7 +214,7 @@ func (m *model) lines() []string {
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
 	}
-	return append(lines, paint(weak, keys))
+	return append(lines, colorize(weakColor, keys))
 }
 
 // table returns the lines of the table. The name column uses at most a third of the screen width, every other column

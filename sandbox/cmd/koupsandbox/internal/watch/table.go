@@ -15,15 +15,15 @@ import (
 
 // The colours are taken from the palette of the terminal, so that they are readable on its background.
 var (
-	good = lipgloss.Color("2")
-	bad  = lipgloss.Color("9")
-	warn = lipgloss.Color("3")
-	weak = lipgloss.Color("8")
+	goodColor = lipgloss.Color("2")
+	badColor  = lipgloss.Color("9")
+	warnColor = lipgloss.Color("3")
+	weakColor = lipgloss.Color("8")
 )
 
 var headers = []string{"BASE", "STATE", "MODULES", "PODS", "LOST", "LAST EVENT"}
 
-func paint(c color.Color, text string) string {
+func colorize(c color.Color, text string) string {
 	return lipgloss.NewStyle().Foreground(c).Render(text)
 }
 
@@ -44,12 +44,12 @@ func (s *Screen) row(name string) []string {
 	b := s.state.Bases.Get(name)
 	lost, last := "", ""
 	if n := s.lost[name]; n > 0 {
-		lost = paint(bad, fmt.Sprint(n))
+		lost = colorize(badColor, fmt.Sprint(n))
 	}
 	if e, ok := s.last[name]; ok {
 		last = shortLine(e)
 		if e.Command != nil && e.Command.Code != "" || e.Fault != nil && e.Fault.Kind != "" {
-			last = paint(bad, last)
+			last = colorize(badColor, last)
 		}
 	}
 	return []string{plain.Text(name), s.baseState(b), moduleList(b), s.podList(name), lost, last}
@@ -66,19 +66,19 @@ func shortLine(e events.Event) string {
 // Ready.
 func (s *Screen) baseState(b *events.BaseStatus) string {
 	state := b.State()
-	colour := map[events.BaseState]color.Color{events.BaseStateDown: bad, events.BaseStateReady: good}[state]
+	colour := map[events.BaseState]color.Color{events.BaseStateDown: badColor, events.BaseStateReady: goodColor}[state]
 	if colour == nil {
-		colour = warn
+		colour = warnColor
 	}
-	parts := []string{paint(colour, string(state))}
+	parts := []string{colorize(colour, string(state))}
 	for n := range s.state.Nodes.All() {
 		if n.Base == b.Name && n.State != events.NodeReady {
-			parts = append(parts, paint(warn, "Node "+string(n.State)))
+			parts = append(parts, colorize(warnColor, "Node "+string(n.State)))
 		}
 	}
 	for f := range s.state.Faults.All() {
 		if f.Base == b.Name {
-			parts = append(parts, paint(warn, "fault "+plain.Text(f.Message)))
+			parts = append(parts, colorize(warnColor, "fault "+plain.Text(f.Message)))
 		}
 	}
 	slices.Sort(parts[1:])
@@ -101,13 +101,13 @@ func moduleList(b *events.BaseStatus) string {
 		text := plain.Text(m.String())
 		switch m.State {
 		case events.ModuleActivated:
-			text = paint(good, text)
+			text = colorize(goodColor, text)
 		case events.ModuleResolved:
-			text = paint(warn, text+" installing")
+			text = colorize(warnColor, text+" installing")
 		case events.ModuleBroken:
-			text = paint(bad, text+" broken")
+			text = colorize(badColor, text+" broken")
 		default:
-			text = paint(weak, text+" "+strings.ToLower(string(m.State)))
+			text = colorize(weakColor, text+" "+strings.ToLower(string(m.State)))
 		}
 		parts = append(parts, text)
 	}
@@ -146,7 +146,7 @@ func (s *Screen) summary() []string {
 			running++
 			continue
 		}
-		others = append(others, paint(bad, plain.Text(events.Join(": ", name+" "+string(c.State), c.Message))))
+		others = append(others, colorize(badColor, plain.Text(events.Join(": ", name+" "+string(c.State), c.Message))))
 	}
 	if running+len(others) > 0 {
 		lines = append(lines, strings.Join(append([]string{plain.Count(running, "component") + " running"}, others...),
@@ -155,7 +155,7 @@ func (s *Screen) summary() []string {
 	for _, r := range s.rates {
 		line := fmt.Sprintf("traffic %s: %.0f ok/s", plain.Text(r.name), r.ok)
 		if r.lost > 0 {
-			line += paint(bad, fmt.Sprintf(", %.0f lost/s", r.lost))
+			line += colorize(badColor, fmt.Sprintf(", %.0f lost/s", r.lost))
 		}
 		lines = append(lines, line+fmt.Sprintf(", %d sent, %d lost", r.sent, r.lostTotal))
 	}
@@ -166,7 +166,7 @@ func (s *Screen) summary() []string {
 		}
 	}
 	if waiting > 0 {
-		lines = append(lines, paint(warn, plain.Count(waiting, "Pod")+" without a base"))
+		lines = append(lines, colorize(warnColor, plain.Count(waiting, "Pod")+" without a base"))
 	}
 	return lines
 }

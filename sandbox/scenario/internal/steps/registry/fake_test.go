@@ -35,8 +35,8 @@ import (
 )
 
 const (
-	run      = "run-x"
-	patience = check.Patience
+	run         = "run-x"
+	waitTimeout = check.WaitTimeout
 )
 
 // fakeSandbox is a fake daemon. It records the calls of its methods. Unlike the real daemon, it also creates the
@@ -174,8 +174,8 @@ func (f *fakeSandbox) StopTraffic(_ context.Context, _, name string) (*traffic.S
 	return &end, f.record("stop %s", name)
 }
 
-// rig is an Env with a fake sandbox and a fake API.
-type rig struct {
+// fixture is an Env with a fake sandbox and a fake API.
+type fixture struct {
 	*steps.Env
 	t       *testing.T
 	sandbox *fakeSandbox
@@ -184,7 +184,7 @@ type rig struct {
 	world   *observe.Recorder
 }
 
-func newRig(t *testing.T) *rig {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
@@ -195,7 +195,7 @@ func newRig(t *testing.T) *rig {
 	} {
 		mapper.Add(kind, scope)
 	}
-	r := &rig{t: t, dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme),
+	r := &fixture{t: t, dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme),
 		typed: typedfake.NewClientset(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "svc", Namespace: run}})}
 	check.Gapless(r.dynamic)
 	r.sandbox = &fakeSandbox{bases: map[string]control.Base{}, count: map[string]int{}, nodes: r.node}
@@ -224,7 +224,7 @@ func newRig(t *testing.T) *rig {
 }
 
 // node creates or deletes the Node of a base.
-func (r *rig) node(b control.Base, there bool) {
+func (r *fixture) node(b control.Base, there bool) {
 	name := "vnode." + b.Identity
 	if !there {
 		if err := r.dynamic.Tracker().Delete(observe.Nodes, "", name); err != nil {
@@ -237,7 +237,7 @@ func (r *rig) node(b control.Base, there bool) {
 		`, base.koupleless.io/host-name: `+b.HostName+`}}, status: {conditions: [{type: Ready, status: "True"}]}}`)
 }
 
-func (r *rig) create(resource schema.GroupVersionResource, text string) {
+func (r *fixture) create(resource schema.GroupVersionResource, text string) {
 	r.t.Helper()
 	o := apitest.Object(r.t, text)
 	if err := r.dynamic.Tracker().Create(resource, o, o.GetNamespace()); err != nil {
@@ -245,7 +245,7 @@ func (r *rig) create(resource schema.GroupVersionResource, text string) {
 	}
 }
 
-func (r *rig) update(resource schema.GroupVersionResource, text string) {
+func (r *fixture) update(resource schema.GroupVersionResource, text string) {
 	r.t.Helper()
 	o := apitest.Object(r.t, text)
 	if err := r.dynamic.Tracker().Update(resource, o, o.GetNamespace()); err != nil {
@@ -266,7 +266,7 @@ func action(t *testing.T, text string) *v1alpha1.Action {
 var errLate = errors.New("timed out")
 
 // do executes an action that is given as YAML. The action times out after limit.
-func (r *rig) do(text string, limit time.Duration) (string, error) {
+func (r *fixture) do(text string, limit time.Duration) (string, error) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(r.t.Context(), limit, errLate)
 	defer cancel()
@@ -274,9 +274,9 @@ func (r *rig) do(text string, limit time.Duration) (string, error) {
 }
 
 // mustPass executes an action. It fails the test unless the action passes and its message contains all values.
-func (r *rig) mustPass(text string, values ...string) {
+func (r *fixture) mustPass(text string, values ...string) {
 	r.t.Helper()
-	got, err := r.do(text, patience)
+	got, err := r.do(text, waitTimeout)
 	if err != nil {
 		r.t.Fatalf("%s: error %v", text, err)
 	}
@@ -285,18 +285,18 @@ func (r *rig) mustPass(text string, values ...string) {
 
 // mustFail executes an action. It fails the test unless the action fails before its timeout and the error contains
 // all values. It returns the details of the failure.
-func (r *rig) mustFail(text string, values ...string) []steps.Detail {
+func (r *fixture) mustFail(text string, values ...string) []steps.Detail {
 	r.t.Helper()
-	return r.fails(text, patience, false, values)
+	return r.fails(text, waitTimeout, false, values)
 }
 
 // mustTimeOut executes an action. It fails the test unless the action fails because of its timeout.
-func (r *rig) mustTimeOut(text string, values ...string) []steps.Detail {
+func (r *fixture) mustTimeOut(text string, values ...string) []steps.Detail {
 	r.t.Helper()
 	return r.fails(text, time.Second, true, values)
 }
 
-func (r *rig) fails(text string, limit time.Duration, late bool, values []string) []steps.Detail {
+func (r *fixture) fails(text string, limit time.Duration, late bool, values []string) []steps.Detail {
 	r.t.Helper()
 	_, err := r.do(text, limit)
 	if err == nil || errors.Is(err, errLate) != late {

@@ -42,7 +42,7 @@ const (
 	ofMap     = `apiVersion: v1, kind: ConfigMap, name: c`
 )
 
-func (r *rig) wantCalls(want ...string) {
+func (r *fixture) wantCalls(want ...string) {
 	r.t.Helper()
 	r.sandbox.mu.Lock()
 	defer r.sandbox.mu.Unlock()
@@ -68,7 +68,7 @@ func TestExecutors(t *testing.T) {
 }
 
 func TestAssertResource(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.mustTimeOut(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}}}`,
 		"ConfigMap c never existed")
 	r.create(configMaps, configMap)
@@ -93,14 +93,14 @@ func TestAssertResource(t *testing.T) {
 }
 
 func TestAssertWaitsForMatch(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.create(configMaps, configMap)
 	r.mustPass(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "1"}}}`,
 		"ConfigMap c ")
 	done := make(chan error, 1)
 	go func() {
 		_, err := r.do(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2"}}}`,
-			patience)
+			waitTimeout)
 		done <- err
 	}()
 	r.update(configMaps, strings.Replace(configMap, `a: "1"`, `a: "2"`, 1))
@@ -112,7 +112,7 @@ func TestAssertWaitsForMatch(t *testing.T) {
 // TestAssertForWaitsForLateWatch checks that an assert with a for duration does not end before delayed watch events
 // have arrived.
 func TestAssertForWaitsForLateWatch(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	late := watch.NewFake()
 	r.dynamic.PrependWatchReactor("pods",
 		func(k8stesting.Action) (bool, watch.Interface, error) { return true, late, nil })
@@ -151,7 +151,7 @@ func TestAssertForWaitsForLateWatch(t *testing.T) {
 }
 
 func TestAssertCondition(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.mustTimeOut(`assert: {cel: "pods.all(p, true)"}`, "empty: pods: ")
 	details := r.mustTimeOut(`assert: {cel: "bases.exists(b, bases[b].ready)"}`)
 	if diff := cmp.Diff([]steps.Detail{{Text: "bases: none"}}, details, untitled); diff != "" {
@@ -163,7 +163,7 @@ func TestAssertCondition(t *testing.T) {
 }
 
 func TestSleepEndsWhenConditionIsTrue(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.world.AddEvent(events.Event{Base: &events.BaseEvent{Base: "base-1", Change: "ready"}})
 	r.mustPass(`sleep: {for: 1h, orUntil: "bases['base-1'].ready", reason: because}`, "because")
 	r.mustPass(`sleep: {for: 10ms, orUntil: "bases['base-2'].ready", reason: because}`, "10ms", "because; ")
@@ -171,7 +171,7 @@ func TestSleepEndsWhenConditionIsTrue(t *testing.T) {
 }
 
 func TestWait(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	const d = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: run-x, generation: 1}, spec: {replicas: 1}, status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, availableReplicas: `
 	r.mustTimeOut(`wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: d}}`,
 		kube.Progress{Reason: kube.NotFound, Detail: "Deployment d"}.String())
@@ -190,7 +190,7 @@ func TestWait(t *testing.T) {
 
 // TestWaitExplainsFailure checks that a failed wait contains the explanation of "koupsandbox why".
 func TestWaitExplainsFailure(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: run}, Spec: corev1.PodSpec{
 		NodeSelector: map[string]string{labels.BaseName: "bsae"},
 		Tolerations:  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
@@ -212,7 +212,7 @@ func TestWaitExplainsFailure(t *testing.T) {
 }
 
 func TestNothingMatched(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	for text, want := range map[string]string{
 		`patch: {` + ofMap + `, type: merge, patch: {data: {a: "2"}}}`:         "ConfigMap c",
 		`delete: {` + ofMap + `}`:                                              "ConfigMap c",
@@ -227,7 +227,7 @@ func TestNothingMatched(t *testing.T) {
 }
 
 func TestPatch(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.create(configMaps, configMap)
 	r.mustPass(`patch: {`+ofMap+`, type: merge, patch: {data: {a: "2"}}}`, "ConfigMap c")
 	r.mustPass(`assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: "2", b: "2"}}}`,
@@ -236,7 +236,7 @@ func TestPatch(t *testing.T) {
 }
 
 func TestRelease(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.create(deployments, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: run-x}, spec: {template: {metadata: {labels: {virtual-kubelet.koupleless.io/component: module}}, spec: {containers: [`+
 		`{name: stock, image: "https://m.example/stock-1.0.0.jar", env: [{name: BIZ_VERSION, value: 1.0.0}]}]}}}, status: {replicas: 1, updatedReplicas: 1, availableReplicas: 1}}`)
 	release := `release: {apiVersion: apps/v1, kind: Deployment, name: d, version: 2.0.0}`
@@ -251,7 +251,7 @@ func TestRelease(t *testing.T) {
 
 // TestApplyOutsideTheRun checks that an apply step rejects objects outside the scope of the run without writing them.
 func TestApplyOutsideTheRun(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.mustFail(`apply: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}}}`,
 		"ConfigMap c ", "namespace default")
 	r.mustFail(`apply: {resource: {apiVersion: v1, kind: Node, metadata: {name: shared}}}`, "Node shared ")
@@ -263,7 +263,7 @@ func TestApplyOutsideTheRun(t *testing.T) {
 }
 
 func TestBases(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	two, none := 2, 0
 	err := r.AddInitialBases(t.Context(),
 		[]v1alpha1.BaseSet{{Name: "base", Count: &two, Version: "1.0.0"},
@@ -288,7 +288,7 @@ func TestBases(t *testing.T) {
 }
 
 func TestComponentsAreRepaired(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.mustPass(`controller: {do: kill, replica: 2}`, "kill", "module-controller-2")
 	r.mustPass(`broker: {do: pause}`, "pause", "broker")
 	r.mustPass(`apiserver: {do: kill}`, "kill", "kube-apiserver")
@@ -307,7 +307,7 @@ func TestComponentsAreRepaired(t *testing.T) {
 // TestFaultsOnConnections checks that Repair clears the remaining faults of API and broker connections, and that
 // faults that were never triggered fail the run.
 func TestFaultsOnConnections(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	two := 2
 	if err := r.AddInitialBases(t.Context(), []v1alpha1.BaseSet{{Name: "base", Count: &two}}); err != nil {
 		t.Fatal(err)
@@ -337,7 +337,7 @@ func TestFaultsOnConnections(t *testing.T) {
 // TestAwait checks that await waits until the faults have ended. After a timeout, the error must list the remaining
 // faults.
 func TestAwait(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.mustPass(`fault: {set: {target: mqtt, fault: {id: third, kind: note, skip: 2}}}`, "third (note) on mqtt")
 	r.mustTimeOut(`fault: {await: {ids: [third]}}`, "third (triggered 0 times)")
 	r.sandbox.ending = 3
@@ -350,7 +350,7 @@ func TestAwait(t *testing.T) {
 // TestFaultsThatAreNeverTriggered checks that a fault that was never triggered on any of its bases fails the run,
 // unless it has mayNotFire. Faults of a state kind are never triggered, and must not fail the run.
 func TestFaultsThatAreNeverTriggered(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	two := 2
 	err := r.AddInitialBases(t.Context(),
 		[]v1alpha1.BaseSet{{Name: "base", Count: &two, Faults: []v1alpha1.Fault{{Kind: basefault.KindLatency}}}})
@@ -388,7 +388,7 @@ func TestFaultsThatAreNeverTriggered(t *testing.T) {
 // mayChangeNothing. A write that does not change the Pod template must not be recorded as a release. Superseded
 // releases must be ignored.
 func TestReleasesThatChangeNothing(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	patch := func(text, more string) string {
 		return `patch: {apiVersion: apps/v1, kind: Deployment, name: d, type: merge, ` + more + `patch: ` + text + `}`
 	}
@@ -439,7 +439,7 @@ func TestReleasesThatChangeNothing(t *testing.T) {
 // TestQuiet checks that if a wait for quiet times out, the failure lists the most frequent writes since the start of
 // the wait, without writes to Leases.
 func TestQuiet(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.sandbox.writes = apifault.Writes{By: map[int]map[string]int{1: {"update leases": 7, "patch pods/status": 3}},
 		Last: time.Now()}
 	r.mustPass(`wait: {quiet: 150ms}`, "150ms")
@@ -477,7 +477,7 @@ func TestTraffic(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			r.sandbox.end = tt.end
 			r.mustPass(`traffic: {start: {name: s, service: svc, module: stock, rate: 50, judge: "`+tt.judge+`"}}`,
 				"50 requests", "Service svc")
@@ -485,7 +485,7 @@ func TestTraffic(t *testing.T) {
 				`stream "s"`)
 			r.mustFail(`traffic: {start: {name: wrong, service: scv, module: stock, rate: 50, judge: lost == 0}}`,
 				"Service scv", " svc?")
-			_, err := r.do(`traffic: {stop: {name: s}}`, patience)
+			_, err := r.do(`traffic: {stop: {name: s}}`, waitTimeout)
 			if !errors.Is(err, tt.want) {
 				t.Errorf("error %v, want %v", err, tt.want)
 			}
@@ -501,7 +501,7 @@ func TestTraffic(t *testing.T) {
 }
 
 func TestStopAll(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.sandbox.end = traffic.StreamResult{Summary: traffic.Summary{Sent: 3, Lost: 3}}
 	r.mustPass(`traffic: {start: {name: a, via: bases, module: stock, judge: lost == 0}}`, "requests")
 	r.mustPass(`traffic: {start: {name: b, via: bases, module: stock, judge: lost == 3}}`, "requests")
@@ -513,7 +513,7 @@ func TestStopAll(t *testing.T) {
 }
 
 func TestScript(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.mustPass(`script: {content: 'echo "$NAMESPACE $KUBECONFIG $X"', env: {X: z}, output: said}`,
 		"run-x /kubeconfig z")
 	if diff := cmp.Diff(any(map[string]any{"said": "run-x /kubeconfig z"}), r.Values()["outputs"]); diff != "" {
@@ -530,7 +530,7 @@ func TestScript(t *testing.T) {
 // TestScriptUntilTimeout checks that if a script with an until condition times out, the failure describes the last
 // complete attempt.
 func TestScriptUntilTimeout(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -538,7 +538,7 @@ func TestScriptUntilTimeout(t *testing.T) {
 			action(t, `script: {content: '[ ! -e once ] || { touch twice; sleep 60; }; touch once; exit 1', until: "exitCode == 0"}`))
 		ended <- err
 	}()
-	for deadline := time.After(patience); ; {
+	for deadline := time.After(waitTimeout); ; {
 		if _, err := os.Stat(filepath.Join(r.Dir, "twice")); err == nil {
 			break
 		}
@@ -565,7 +565,7 @@ func TestScriptEnvironment(t *testing.T) {
 		"KOUPSANDBOX_HOME": "h", "KUBECONFIG": "theirs", "LC_ALL": "C", "TZ": "UTC"} {
 		t.Setenv(name, value)
 	}
-	r := newRig(t)
+	r := newFixture(t)
 	if _, err := r.do(`script: {content: 'env | cut -d= -f1 | sort | tr "\n" " "', env: {X: z}, output: said}`,
 		time.Minute); err != nil {
 		t.Fatal(err)
@@ -583,7 +583,7 @@ func TestScriptEnvironment(t *testing.T) {
 }
 
 func TestScriptIsKilledWithItsProcesses(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	began := time.Now()
 	_, err := r.do(`script: {content: 'sleep 60 & echo $! > pid; wait'}`, 2*time.Second)
 	if !errors.Is(err, errLate) {
@@ -596,7 +596,7 @@ func TestScriptIsKilledWithItsProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.After(patience); ; {
+	for deadline := time.After(waitTimeout); ; {
 		state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
 		if err != nil || strings.Contains(string(state), ") Z ") { // a zombie process has ended
 			return
@@ -610,7 +610,7 @@ func TestScriptIsKilledWithItsProcesses(t *testing.T) {
 }
 
 func TestExpand(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.mustPass(`script: {content: "echo five", output: said}`, "five")
 	got, err := r.Expand(map[string]any{"a": "x-${{ outputs.said }}", "b": int64(1)})
 	if err != nil {

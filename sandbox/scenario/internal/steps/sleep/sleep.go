@@ -15,7 +15,7 @@ import (
 // Exec waits for a duration, or until a condition is true.
 func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Sleep) (string, error) {
 	if a.OrUntil != "" {
-		return until(ctx, e, a)
+		return sleepUntil(ctx, e, a)
 	}
 	select {
 	case <-time.After(a.For.Duration):
@@ -25,7 +25,7 @@ func Exec(ctx context.Context, e *steps.Env, a *v1alpha1.Sleep) (string, error) 
 	}
 }
 
-func until(ctx context.Context, e *steps.Env, a *v1alpha1.Sleep) (string, error) {
+func sleepUntil(ctx context.Context, e *steps.Env, a *v1alpha1.Sleep) (string, error) {
 	p, err := e.Compile(a.OrUntil, expr.Condition)
 	if err != nil {
 		return "", err

@@ -23,7 +23,7 @@ func untilQuiet(ctx context.Context, e *steps.Env, long time.Duration) (string, 
 	err := steps.Poll(ctx, quietPollInterval, func() (bool, error) {
 		all, err := e.Sandbox.Faults(ctx, e.Group)
 		if err != nil {
-			return false, fmt.Errorf("reading the writes of the controllers: %w", err)
+			return false, fmt.Errorf("requesting the API writes of the controllers: %w", err)
 		}
 		now = writes(all)
 		if first == nil {
