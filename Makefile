@@ -16,7 +16,8 @@ PACKAGES   := ./controller/... ./fakebase/... ./sandbox/...
 # The pages in docs have generated sections. docs/chinese.yaml has their Chinese text.
 GENERATED  := sandbox/api/v1alpha1/sandbox.schema.json sandbox/api/v1alpha1/scenario.schema.json docs/en docs/zh sandbox/board/web/dist sandbox/board/web/src/wire.ts sandbox/scenario/report/page/page.js
 
-COMMIT     ?= $(shell git rev-parse HEAD 2>/dev/null)
+# A build from changed files ends in -dirty.
+COMMIT     ?= $(shell git describe --always --abbrev=40 --dirty --exclude='*' 2>/dev/null)
 
 # Without a build ID, the same sources give the same binaries.
 LDFLAGS := -s -w -buildid=
@@ -43,31 +44,35 @@ down: ## Delete the sandbox and its files
 	$(BIN)/koupsandbox down --name $(NAME)
 
 ##@ Build
-.PHONY: build cross release images image-sandbox image-controller image-fakebase node-image
-build: $(addprefix $(BIN)/,koup-controlplane koupsandbox module-controller fakebase) ## Build the binaries into bin/
+.PHONY: build compile cross release images image-sandbox image-controller image-fakebase node-image
+build: export MAKE_COMMAND := $(MAKE)
+build: export COMPILE := $(COMPILE)
+build: export BIN := $(BIN)
+build: ## Build the binaries into bin/; KOUPSANDBOX_RELEASE=DIR|URL uses a release of this commit
+	@tools/build
+
+compile: $(addprefix $(BIN)/,koup-controlplane koupsandbox module-controller fakebase)
 
 # Go decides what to compile again.
 .PHONY: $(addprefix $(BIN)/,koupsandbox module-controller fakebase)
 $(BIN)/koupsandbox:
 	@echo "Compiling koupsandbox"
-	@CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $@ ./sandbox/cmd/koupsandbox
+	@CGO_ENABLED=0 go build $(VERBOSE) $(COMPILE) -ldflags "$(KOUPSANDBOX_LDFLAGS)" -o $@ ./sandbox/cmd/koupsandbox
 $(BIN)/module-controller:
 	@echo "Compiling module-controller"
-	@CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./controller/cmd/module-controller
+	@CGO_ENABLED=0 go build $(VERBOSE) $(COMPILE) -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./controller/cmd/module-controller
 $(BIN)/fakebase:
 	@echo "Compiling fakebase"
-	@CGO_ENABLED=0 go build $(COMPILE) -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./fakebase/cmd/fakebase
+	@CGO_ENABLED=0 go build $(VERBOSE) $(COMPILE) -ldflags "$(LDFLAGS) -X main.version=$(VERSION)" -o $@ ./fakebase/cmd/fakebase
 
 # Without this rule, make treats an existing bin/fakebase as up to date.
 bin/%: $(BIN)/% ;
 
 # The upstream control plane takes about 10 minutes to compile with an empty cache. Later it is compiled only when its versions
-# change. The Go modules of the other binaries are downloaded in parallel.
+# change. tools/build sets VERBOSE and shows the progress.
 $(BIN)/koup-controlplane: Makefile $(wildcard $(addprefix sandbox/controlplane/*.,mod sum go))
-	@echo "Compiling Kubernetes (about 10 minutes the first time)"
-	@go list -deps ./sandbox/cmd/koupsandbox ./controller/cmd/module-controller ./fakebase/cmd/fakebase >/dev/null 2>&1 & \
-	all=$$($(KUBE_GO) list -deps . | wc -l) && $(KUBE_GO) build -v -ldflags "$(KUBE_LDFLAGS)" -o $@ . 2>&1 | \
-	  awk -v all="$$all" '/^[A-Za-z0-9._~\/-]+$$/ {if (++n % 100 == 0) {print "  " n " of at most " all " packages"; fflush()}; next} {print; fflush()}'
+	@echo "Compiling Kubernetes"
+	@$(KUBE_GO) build $(VERBOSE) -ldflags "$(KUBE_LDFLAGS)" -o $@ .
 	@touch $@
 
 cross: ## Check that everything compiles for linux and darwin, amd64 and arm64
@@ -160,7 +165,7 @@ test-quick: build ## Test the changed packages, and run one scenario
 # gotestsum prints failures immediately, and skipped tests with their reasons at the end.
 SUM := $(BIN)/gotestsum --format pkgname-and-test-fails --hide-summary failed -- -race -ldflags "-s -w"
 
-unit: $(BIN)/koup-controlplane $(BIN)/gotestsum ## Run the unit tests with the race detector
+unit: build $(BIN)/gotestsum ## Run the unit tests with the race detector
 	@echo "== Unit tests with the race detector: usually 3 to 6 minutes; results of unchanged packages are cached"
 	$(SUM) -timeout 60m $(PACKAGES)
 	$(KUBE_GO) test -ldflags "$(LDFLAGS)" ./...
@@ -269,7 +274,7 @@ OLDEST := v1.31.13
 OLDEST_SCENARIOS ?= rolling-update,peer-deployment,statefulset
 .PHONY: e2e-oldest
 e2e-oldest: ## Test the controller with the oldest Kubernetes version
-	$(MAKE) build BIN=$(BIN)/oldest KUBERNETES=$(OLDEST)+oldest KUBE_FLAGS="-modfile=oldest.mod -tags=oldest"
+	$(MAKE) compile BIN=$(BIN)/oldest KUBERNETES=$(OLDEST)+oldest KUBE_FLAGS="-modfile=oldest.mod -tags=oldest"
 	E2E_BIN=$(BIN)/oldest E2E_SCENARIOS=$(OLDEST_SCENARIOS) $(TEST) -count=1 -timeout 20m -run TestCatalogue ./e2e/scenarios
 
 .PHONY: soak

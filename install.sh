@@ -8,16 +8,19 @@ usage() {
 Installs or uninstalls koupsandbox. It does not need root.
 
   sh install.sh [--version VERSION] [--dir DIR] [--mirror URL]
+  sh install.sh --release DIR|URL [--version VERSION] [--dir DIR]
   sh install.sh --uninstall [--dir DIR]
 
   --version VERSION  version to install, such as v1.2.3 (default in the install.sh of a release: that release)
   --dir DIR          directory for lib/koupsandbox and for links in bin and share (default ~/.local)
   --mirror URL       mirror with the archive and checksums.txt in URL/VERSION/ (default: the releases on GitHub)
+  --release DIR|URL  directory or URL with the archive and checksums.txt of one release, instead of a mirror
 
-Environment variables for the same settings: KOUPSANDBOX_VERSION, KOUPSANDBOX_DIR, KOUPSANDBOX_MIRROR. In addition:
+Environment variables for the same settings: KOUPSANDBOX_VERSION, KOUPSANDBOX_DIR, KOUPSANDBOX_MIRROR,
+KOUPSANDBOX_RELEASE. In addition:
 
-  KOUPSANDBOX_CACHE=DIR            keep the archive in DIR; a cached archive is verified again
-  KOUPSANDBOX_ALLOW_HTTP=1         allow a mirror with an http:// URL
+  KOUPSANDBOX_CACHE=DIR            keep the archive and checksums.txt in DIR; a cached archive is verified again
+  KOUPSANDBOX_ALLOW_HTTP=1         allow a mirror or a release with an http:// URL
   KOUPSANDBOX_SKIP_ATTESTATION=1   do not verify the attestation, for a release that you built yourself, or
                                    without Internet access
 
@@ -30,6 +33,7 @@ version=
 version=${KOUPSANDBOX_VERSION:-$version}
 dir=${KOUPSANDBOX_DIR:-${HOME:-}/.local}
 mirror=${KOUPSANDBOX_MIRROR:-https://github.com/koupleless/koupsandbox/releases/download}
+release=${KOUPSANDBOX_RELEASE:-}
 cache=${KOUPSANDBOX_CACHE:-}
 uninstall=false
 
@@ -47,13 +51,14 @@ while [ $# -gt 0 ]; do
   case $1 in
     --uninstall) uninstall=true; shift; continue ;;
     -h | --help) usage; exit 0 ;;
-    --version | --dir | --mirror) if [ $# -lt 2 ] || [ -z "$2" ]; then fail "$1 needs a value"; fi ;;
+    --version | --dir | --mirror | --release) if [ $# -lt 2 ] || [ -z "$2" ]; then fail "$1 needs a value"; fi ;;
     *) fail "unknown argument $1; see: sh install.sh --help" ;;
   esac
   case $1 in
     --version) version=$2 ;;
     --dir) dir=$2 ;;
     --mirror) mirror=$2 ;;
+    --release) release=$2 ;;
   esac
   shift 2
 done
@@ -95,8 +100,8 @@ if $uninstall; then
   exit 0
 fi
 
-[ -n "$version" ] || fail "the version is missing: set --version v1.2.3"
-case $version in v[0-9]*) ;; *) fail "$version is not a version: use a version such as v1.2.3" ;; esac
+[ -n "$version$release" ] || fail "the version is missing: set --version v1.2.3"
+case $version in v[0-9]*) ;; '') ;; *) fail "$version is not a version: use a version such as v1.2.3" ;; esac
 case $(uname -s) in
   Linux) system=linux ;;
   Darwin) system=darwin ;;
@@ -111,16 +116,18 @@ for tool in tar gzip; do
   has "$tool" || fail "$tool is not installed: install it"
 done
 protocols='=https'
-case $mirror in
+case ${release:-$mirror} in
   https://*) ;;
   http://*)
-    [ "${KOUPSANDBOX_ALLOW_HTTP:-}" = 1 ] || fail "the mirror $mirror does not use https: use an https:// URL, or set KOUPSANDBOX_ALLOW_HTTP=1"
+    [ "${KOUPSANDBOX_ALLOW_HTTP:-}" = 1 ] || fail "${release:-the mirror $mirror} does not use https: use an https:// URL, or set KOUPSANDBOX_ALLOW_HTTP=1"
     protocols='=http,https'
     ;;
-  *) fail "the mirror $mirror is not an https:// URL" ;;
+  *) if [ ! -d "$release" ]; then fail "${release:-the mirror $mirror} is not an https:// URL${release:+ or a directory}"; fi ;;
 esac
-# fetch URL FILE: downloads a file. It follows redirects to https only.
-if has curl; then
+# fetch URL FILE: downloads a file, or copies it from a local release. It follows redirects to https only.
+if [ -d "$release" ]; then
+  fetch() { cp "$1" "$2"; }
+elif has curl; then
   fetch() { curl -fsSL --proto "$protocols" --proto-redir '=https' --retry 2 -o "$2" "$1"; }
 elif has wget; then
   case $(wget --version 2>/dev/null) in
@@ -156,7 +163,6 @@ echo "$links" | while read -r link _; do
   ours "$dir/$link" || fail "$dir/$link exists and was not created by this script: remove it, or set another directory with --dir"
 done
 
-name=koupsandbox_${version}_$system
 work=$(mktemp -d) || fail "cannot create a temporary directory"
 fresh='' made_now=''
 # After a failure, the previous installation is restored, and new empty directories are removed.
@@ -185,7 +191,7 @@ verify() {
     return
   fi
   fetch "$url/attestation.json" "$work/attestation.json" ||
-    fail "cannot download $url/attestation.json; nothing was changed. If you built this release yourself, set KOUPSANDBOX_SKIP_ATTESTATION=1"
+    fail "cannot read $url/attestation.json; nothing was changed. If you built this release yourself, set KOUPSANDBOX_SKIP_ATTESTATION=1"
   said=$(attested "$work/archive" "$work/attestation.json" 2>&1) ||
     fail "$tool does not confirm that the release workflow of koupsandbox built $name.tar.gz; nothing was changed. If $tool reaches the servers of Sigstore, do not use this mirror. Without Internet access, compare the checksum with the release on GitHub, and set KOUPSANDBOX_SKIP_ATTESTATION=1. $tool printed: $said"
   echo "$tool has verified the attestation of $name.tar.gz."
@@ -193,8 +199,19 @@ verify() {
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-url=$mirror/$version
-fetch "$url/checksums.txt" "$work/checksums.txt" || fail "cannot download $url/checksums.txt: check the version $version and the network, or set another --mirror"
+url=${release:-$mirror/$version}
+if [ -n "$release" ]; then hint="check --release"; else hint="check the version $version and the network, or set another --mirror"; fi
+fetch "$url/checksums.txt" "$work/checksums.txt" || fail "cannot read $url/checksums.txt: $hint"
+if [ -n "$release" ]; then
+  found=$(awk -v end="_$system.tar.gz" '{sub(/^\*/, "", $2)} index($2, "koupsandbox_v") == 1 && sub(end "$", "", $2) {print substr($2, 13)}' "$work/checksums.txt")
+  case $found in
+    '') fail "$release has no archive koupsandbox_VERSION_$system.tar.gz" ;;
+    *[!0-9A-Za-z.-]*) fail "$release has more than one version: use a directory with the files of one release" ;;
+  esac
+  [ "${version:-$found}" = "$found" ] || fail "$release has the version $found instead of $version"
+  version=$found
+fi
+name=koupsandbox_${version}_$system
 wanted=$(awk -v name="$name.tar.gz" '$2 == name || $2 == "*" name {print $1}' "$work/checksums.txt")
 [ -n "$wanted" ] || fail "the release $version has no $name.tar.gz"
 got=''
@@ -203,14 +220,15 @@ if [ -n "$cache" ] && [ -f "$cache/$name.tar.gz" ]; then
   got=$(sum "$work/archive" | awk '{print $1}')
 fi
 if [ "$got" != "$wanted" ]; then
-  [ -z "$got" ] || echo "$cache/$name.tar.gz has the checksum $got instead of $wanted: it is downloaded again."
-  fetch "$url/$name.tar.gz" "$work/archive" || fail "cannot download $url/$name.tar.gz completely; nothing was changed"
+  [ -z "$got" ] || echo "$cache/$name.tar.gz has the checksum $got instead of $wanted: it is read again from $url."
+  fetch "$url/$name.tar.gz" "$work/archive" || fail "cannot read $url/$name.tar.gz completely; nothing was changed"
   got=$(sum "$work/archive" | awk '{print $1}')
 fi
 [ "$got" = "$wanted" ] || fail "$name.tar.gz has the checksum $got instead of $wanted: nothing was changed. Try again, or set another --mirror"
 verify
 if [ -n "$cache" ]; then
-  { mkdir -p "$cache" && cp "$work/archive" "$cache/.$name.$$" && mv "$cache/.$name.$$" "$cache/$name.tar.gz"; } || fail "cannot write to $cache; nothing was changed"
+  { mkdir -p "$cache" && cp "$work/archive" "$cache/.$name.$$" && mv "$cache/.$name.$$" "$cache/$name.tar.gz" &&
+    cp "$work/checksums.txt" "$cache/.$name.$$" && mv "$cache/.$name.$$" "$cache/checksums.txt"; } || fail "cannot write to $cache; nothing was changed"
 fi
 
 # make_directory PATH: creates a directory and its parents, and prints the created ones

@@ -207,14 +207,14 @@ func TestKilledAction(t *testing.T) {
 	}
 }
 
-// TestShellcheck checks that shellcheck reports no problems in ci/action.sh.
+// TestShellcheck checks that shellcheck reports no problems in ci/action.sh, install.sh and tools/build.
 func TestShellcheck(t *testing.T) {
 	binary, err := exec.LookPath("shellcheck")
 	if err != nil {
 		t.Skip("*** ci/action.sh IS NOT CHECKED: install shellcheck ***")
 	}
-	if out, err := exec.CommandContext(t.Context(), binary,
-		filepath.Join(root, "ci", "action.sh")).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), binary, filepath.Join(root, "ci", "action.sh"),
+		filepath.Join(root, "install.sh"), filepath.Join(root, "tools", "build")).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -49,6 +49,14 @@ const binary = "#!/bin/sh\necho koupsandbox VERSION\n"
 // mirror starts a server with the given releases, and returns its URL.
 func mirror(t *testing.T, versions ...string) string {
 	t.Helper()
+	server := httptest.NewServer(http.FileServer(http.Dir(releases(t, versions...))))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// releases writes the given releases to subdirectories of a new directory, and returns this directory.
+func releases(t *testing.T, versions ...string) string {
+	t.Helper()
 	root := t.TempDir()
 	for _, version := range versions {
 		top := "koupsandbox_" + version + "_" + runtime.GOOS + "_" + runtime.GOARCH
@@ -66,9 +74,7 @@ func mirror(t *testing.T, versions ...string) string {
 		writeFile(t, filepath.Join(root, version, "checksums.txt"),
 			fmt.Sprintf("%x  %s.tar.gz\n", sha256.Sum256(archive.Bytes()), top))
 	}
-	server := httptest.NewServer(http.FileServer(http.Dir(root)))
-	t.Cleanup(server.Close)
-	return server.URL
+	return root
 }
 
 // writeFile writes a file, and creates its parent directories.
@@ -339,6 +345,40 @@ func otherSystem(t *testing.T) string {
 	return server.URL
 }
 
+// TestInstallFromDirectory checks that install.sh installs the release in a local directory without a download program,
+// and refuses a directory with another version or with several versions.
+func TestInstallFromDirectory(t *testing.T) {
+	root := releases(t, "v1.2.3", "v1.3.0")
+	inEachShell(t, func(t *testing.T, i installer) {
+		i.path = pathOf(t, "gzip", "tar", "sha256sum", "mv", "cp", "ln", "chmod")
+		i.env = []string{"KOUPSANDBOX_RELEASE=" + filepath.Join(root, "v1.2.3")}
+		i.must()
+		out, err := exec.CommandContext(t.Context(), filepath.Join(i.dir, "bin/koupsandbox")).Output()
+		if err != nil || string(out) != "koupsandbox v1.2.3\n" {
+			t.Errorf("output %q (%v)", out, err)
+		}
+		both, before := t.TempDir(), i.tree()
+		writeFile(t, filepath.Join(both, "checksums.txt"),
+			read(t, root, "v1.2.3/checksums.txt")+read(t, root, "v1.3.0/checksums.txt"))
+		writeFile(t, filepath.Join(both, "damaged", "checksums.txt"), read(t, root, "v1.3.0/checksums.txt"))
+		writeFile(t, filepath.Join(both, "damaged", strings.Fields(read(t, root, "v1.3.0/checksums.txt"))[1]), "damaged")
+		for want, args := range map[string][]string{
+			"has the version v1.3.0 instead of v1.2.3": {"--release", root + "/v1.3.0", "--version", "v1.2.3"},
+			"has more than one version":                {"--release", both},
+			"has the checksum":                         {"--release", both + "/damaged"},
+			"/checksums.txt: check --release":          {"--release", root},
+			"is not an https:// URL or a directory":    {"--release", root + "/v1.4.0"},
+		} {
+			if out, code := i.run(args...); code != 1 || !strings.Contains(out, want) {
+				t.Errorf("install.sh %v: exit status %d, want 1 and %q:\n%s", args, code, want, out)
+			}
+		}
+		if diff := cmp.Diff(before, i.tree()); diff != "" {
+			t.Errorf("(-before +after):\n%s", diff)
+		}
+	})
+}
+
 // TestInterruptedInstall checks that an interrupted download leaves the installed version unchanged.
 func TestInterruptedInstall(t *testing.T) {
 	url := mirror(t, "v1.2.3")
@@ -572,7 +612,7 @@ func TestInstallVerifiesACachedArchive(t *testing.T) {
 		}
 		installs("without an archive", ".txt", ".gz")
 		installs("with it", ".txt")
-		kept, err := filepath.Glob(filepath.Join(cache, "*"))
+		kept, err := filepath.Glob(filepath.Join(cache, "*.tar.gz"))
 		if err != nil || len(kept) != 1 {
 			t.Fatalf("files in the cache: %v (%v)", kept, err)
 		}

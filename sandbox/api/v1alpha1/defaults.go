@@ -14,6 +14,9 @@ const defaultBases = 3
 // DefaultName is the default name of a sandbox.
 const DefaultName = "koup"
 
+// DefaultEnv is the default environment of a sandbox that does not share its broker or cluster.
+const DefaultEnv = "dev"
+
 // SetDefaults sets the default value of every field that is not set.
 func SetDefaults(s *Sandbox) {
 	def(&s.APIVersion, APIVersion)
@@ -28,7 +31,7 @@ func SetDefaults(s *Sandbox) {
 	// On an external broker or in an existing cluster, another user may use this environment. auto can mean
 	// existing.
 	if p := s.Spec.Provider; s.Spec.Broker.URL == "" && p != ProviderExisting && p != ProviderAuto {
-		def(&s.Spec.Env, "dev")
+		def(&s.Spec.Env, DefaultEnv)
 	}
 	def(&s.Spec.Speed, 1)
 	moveUser(&s.Spec.Broker)

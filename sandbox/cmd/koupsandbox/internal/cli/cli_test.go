@@ -248,8 +248,11 @@ func TestDoctorReportsMissingBinaries(t *testing.T) {
 		t.Errorf("doctor created files: %v, %v", left, err)
 	}
 	for _, want := range []string{"✗ binary koup-controlplane", "→ put it in the directory of koupsandbox",
-		"✓ state directory",
-		"✓ open files"} {
+		"✓ state directory", "✓ open files",
+		"✗ tools                        not installed: kubectl\n" +
+			"  → install with: sudo apt-get install kubernetes-client (Debian, Ubuntu); ",
+		"✓ build from source            not required; to build from source, install git, make, go: ",
+		"; brew install git make go (macOS)"} {
 		if !strings.Contains(r.Out, want) {
 			t.Errorf("doctor does not print %q:\n%s", want, r.Out)
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -105,8 +107,33 @@ func (s *commands) printUp(up *sandbox.Sandbox, took time.Duration) {
 	for _, change := range up.Result.Changes {
 		printf(s.Out, "  %s\n", plain.Text(change))
 	}
-	printf(s.Out, "\n  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n",
-		shellescape.Quote(up.Kubeconfig), nameArgument(up.Name))
+	name, env := nameArgument(up.Name), ""
+	if status.Env != v1alpha1.DefaultEnv {
+		env = " --env " + status.Env
+	}
+	printf(s.Out, "\n%s  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n",
+		s.pathExport(), shellescape.Quote(up.Kubeconfig), name)
+	printf(s.Out, `
+Next, open the web UI, install a sample module, or compare two releases:
+
+  koupsandbox board%s
+  koupsandbox init%s stock && kubectl apply -f stock/manifests
+  koupsandbox demo
+`, name, env)
+}
+
+// pathExport returns the shell command that adds the directory of this binary to PATH. It returns an empty string if
+// the shell already finds this binary.
+func (s *commands) pathExport() string {
+	found, err := exec.LookPath(filepath.Base(s.Executable))
+	if err == nil {
+		own, ownErr := os.Stat(s.Executable)
+		other, otherErr := os.Stat(found)
+		if ownErr == nil && otherErr == nil && os.SameFile(own, other) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("  export PATH=%s:$PATH\n", shellescape.Quote(filepath.Dir(s.Executable)))
 }
 
 func brokerText(b control.Broker) string {

@@ -16,6 +16,8 @@ var (
 	nameBinary    = text("binary {name}", "程序 {name}")
 	nameProvider  = text("provider", "可用的 provider")
 	nameEngine    = text("container engine", "容器引擎")
+	nameTools     = text("tools", "工具")
+	nameCompiler  = text("build from source", "从源码构建")
 	nameDirectory = text("state directory", "状态目录")
 	nameDisk      = text("free disk space", "磁盘空闲空间")
 	nameMemory    = text("available memory", "可用内存")
@@ -38,6 +40,11 @@ var (
 		"不是必需的；provider {kind} 不可用：{error}")
 	msgEngine = text("the provider {kind} is available with the node image {image}",
 		"provider {kind} 可用，节点镜像为 {image}")
+	msgPrograms   = text("all programs are installed", "所需程序均已安装")
+	msgMissing    = text("not installed: {names}", "未安装：{names}")
+	fixMissing    = text("install with: {install}", "安装命令：{install}")
+	msgNoCompiler = text("not required; to build from source, install {names}: {install}",
+		"不是必需的；如要从源码构建，请安装 {names}：{install}")
 	fixDirectory = text("choose a writable directory with --home or KOUPSANDBOX_HOME",
 		"用 --home 或 KOUPSANDBOX_HOME 选择可写的目录")
 	fixDisk = text("free {minimum} on the disk of the state directory, or choose another directory with --home",
