@@ -103,7 +103,7 @@ type Fault struct {
 	// Skip is the number of matches before the first one that triggers the fault. Default: 0.
 	Skip int `json:"skip,omitempty" jsonschema:"minimum=0,maximum=1000000"`
 	// Count is the number of times that the fault is triggered before it ends. Default: no limit for the target `base`
-	// (kind `crash`: 1) and for the kind `delay` of the target `api`; otherwise 1.
+	// (kind `crash`: 1) and for the API kind `delay`; otherwise 1.
 	Count int `json:"count,omitempty" jsonschema:"minimum=0,maximum=1000000"`
 	// Probability is the probability, from 0 to 1, that a match triggers the fault. Default: 1.
 	Probability float64 `json:"probability,omitempty"`
@@ -131,7 +131,7 @@ type Fault struct {
 	Restart *fault.Restart `json:"restart,omitempty"`
 	// Seed is the random seed for the probability and for delays. Default: derived from the seed of the run.
 	Seed uint64 `json:"seed,omitempty"`
-	// MayNotFire lets the run pass if the fault was never triggered. State kinds of the target `base` do not allow it.
+	// MayNotFire lets the run pass if the fault was never triggered; not allowed for state kinds of the target `base`.
 	// Default: false.
 	MayNotFire bool `json:"mayNotFire,omitempty"`
 }
@@ -143,20 +143,20 @@ type FaultMatch struct {
 	// Biz and Version are the name and version of the module to match.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Messages lists the last segments of topics, such as installBiz, simpleBiz or heart. A fault of the target `base`
-	// matches messages that the base sends (over HTTP: heart and response). A fault of the target `mqtt` matches only
-	// QoS 1 messages, and on controller connections only messages to or from bases of the scenario.
+	// Messages lists the last segments of topics, such as installBiz, simpleBiz or heart. The target `base` matches
+	// messages that the base sends (over HTTP: heart and response). The target `mqtt` matches QoS 1 messages; on
+	// controller connections, only those to or from bases of the scenario.
 	Messages []string `json:"messages,omitempty"`
-	// Direction is the direction of messages: `toBroker`, `fromBroker` or `both`. Default: `toBroker` for the kinds
+	// Direction is the direction of messages: `toBroker`, `fromBroker` or `both`. Default: `toBroker` for
 	// `killBefore`, `killAfter` and `note`; otherwise `both`.
 	Direction Direction `json:"direction,omitempty" jsonschema:"enum=toBroker,enum=fromBroker,enum=both"`
 	// Verbs lists the verbs of API requests, as in a Role. Default: all write verbs; for status 409, update and
 	// patch.
 	Verbs []string `json:"verbs,omitempty"`
-	// Resource is the resource of API requests, such as nodes or pods/status. The value `pods` includes the
-	// subresources of Pods.
+	// Resource is the resource of API requests, such as nodes or pods/status. The value `pods` includes its
+	// subresources.
 	Resource string `json:"resource,omitempty"`
-	// Namespace is the namespace of API requests. Watches and lists that cover all namespaces always match.
+	// Namespace is the namespace of API requests. Watches and lists of all namespaces always match.
 	Namespace string `json:"namespace,omitempty"`
 	// Name is a prefix of the object name in API requests. Create requests have no name.
 	Name string `json:"name,omitempty"`

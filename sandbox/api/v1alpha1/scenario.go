@@ -167,7 +167,7 @@ type Health struct {
 	// SilenceBeforeUninstall is the time that the base waits before it uninstalls a module (runtime property
 	// `silenceSecondsBeforeUninstall`).
 	SilenceBeforeUninstall *metav1.Duration `json:"silenceBeforeUninstall,omitempty" jsonschema:"default=0s" check:"notNegative"`
-	// Expose lists the exposed endpoints: `health` and `info`. Default: both.
+	// Expose lists the exposed endpoints: `health` and `info`. Default: both endpoints.
 	Expose []string `json:"expose,omitempty" check:"endpoint"`
 	// Show selects the visible parts of /actuator/health.
 	Show HealthDetail `json:"show,omitempty" jsonschema:"enum=status,enum=components,enum=details,default=details"`

@@ -189,8 +189,8 @@ type Broker struct {
 	// TLS enables TLS on Port, with a certificate that the sandbox's CA signs. Default: false.
 	TLS bool `json:"tls,omitempty"`
 	// URL is the URL of an external broker: mqtt:// or mqtts:// (also tcp, ssl and tls), a host, and a port (default:
-	// 1883 or 8883). It may contain a user name, but no password. All other fields of `spec.broker` except `port` and
-	// `tls` require `url`. Default: none; the embedded broker is used.
+	// 1883 or 8883). It may contain a user name, but no password. All fields except `port` and `tls` require `url`.
+	// Default: none; the embedded broker is used.
 	URL string `json:"url,omitempty"`
 	// Username is the user name for the external broker. Default: none.
 	Username string `json:"username,omitempty"`
@@ -220,9 +220,9 @@ const (
 
 // Controller configures the module controller of a sandbox.
 type Controller struct {
-	// Location selects where the controller runs: on this machine (`host`), or in Pods (`cluster`), which requires the
-	// provider `kind` or `existing`. Default: with the provider `kind`, `cluster` if the cluster and this machine can
-	// reach each other; otherwise `host`.
+	// Location selects where the controller runs: on this machine (`host`), or in Pods (`cluster`; provider `kind` or
+	// `existing`). Default: with the provider `kind`, `cluster` if the cluster and this machine can reach each other;
+	// otherwise `host`.
 	Location Location `json:"location,omitempty" jsonschema:"enum=host,enum=cluster"`
 	// Image is the image of the controller Pods, built by `make image-controller`. Required with the location `cluster`
 	// and the provider `existing`; otherwise not allowed.

@@ -113,7 +113,7 @@ var rules = []rule{
 			"extensions/v1beta1. Custom resources have a group with a dot in it; their\nkinds are not checked.",
 		text("correct the kind or the apiVersion",
 			"修改 kind 或 apiVersion")},
-	{"label-older", Warning, "Module labels have the prefix virtual-kubelet.koupleless.io/",
+	{"label-older", Warning, "Labels have the prefix virtual-kubelet.koupleless.io/",
 		"The operations guide uses module-controller.koupleless.io/component. The principle\ndocuments and " +
 			"ModuleController V2 use virtual-kubelet.koupleless.io/component. ModuleController V2\nignores Pods with " +
 			"the former. The bundled controller accepts both.",
@@ -131,7 +131,7 @@ var rules = []rule{
 			"fits, the Pods stay Pending.",
 		text("follow the advice of the finding, or start a base that fits",
 			"按该结果的建议处理，或启动满足要求的基座")},
-	{"live-unready", Warning, "The objects that already exist in the cluster are Ready",
+	{"live-unready", Warning, "Existing objects are Ready",
 		"With --live lint looks for an object of the same kind, namespace and name in the\ncluster. If it is not " +
 			"Ready, the finding gives the reason, as koupsandbox why does. The\nmanifest may be the fix.",
 		text("follow the advice of the finding; koupsandbox why KIND/NAME shows the evidence",
@@ -212,7 +212,7 @@ var rules = []rule{
 		"The Node of every base has this taint, to keep ordinary Pods away.",
 		text("tolerate schedule.koupleless.io/virtual-node, operator Equal, value \"True\", effect NoExecute",
 			"容忍 schedule.koupleless.io/virtual-node，operator 为 Equal，值为 \"True\"，effect 为 NoExecute")},
-	{"topology-unknown", Error, "The topology key that spreads modules is a label that bases have",
+	{"topology-unknown", Error, "The topology key that spreads modules is a label of bases",
 		"A term has no effect on Nodes without the topology key, so it does not spread\nthe Pods.",
 		text("use kubernetes.io/hostname, which differs from base to base",
 			"使用 kubernetes.io/hostname，每个基座的值都不同")},
@@ -237,7 +237,7 @@ var rules = []rule{
 			"module in between. To replace a\nmodule without a gap, change the version.",
 		text("give the new jar its own version",
 			"为新的 jar 使用新的版本")},
-	{"version-differs", Warning, "BIZ_VERSION is the version in the file name of the jar",
+	{"version-differs", Warning, "BIZ_VERSION is the version in the jar's name",
 		"A base identifies a module by the version in its jar. If BIZ_VERSION is another version,\nthe controller " +
 			"waits for a version that is never installed.",
 		text("set BIZ_VERSION to the version in the jar",

@@ -156,8 +156,7 @@ func (s *settings) flags() []cli.Flag {
 	mqttPort := intFlag(&s.mqtt.Port, "mqtt-port", 0, 0, 65535, "`port` of the MQTT broker")
 	mqttPort.DefaultText = "1883, or 8883 with TLS"
 	attempts := intFlag(&o.InstallAttempts, "install-attempts", 0, 0, unlimited,
-		"`number` of failed attempts to install a module after which its Pod has the reason RetryTimesExceeded; "+
-			"the attempts continue")
+		"`number` of failed install attempts after which a Pod has the reason RetryTimesExceeded; retries continue")
 	attempts.DefaultText = "6"
 	return []cli.Flag{
 		boolFlag(&s.mqttEnabled, "enable-mqtt-tunnel", "communicate with bases over MQTT"),
@@ -191,7 +190,7 @@ func (s *settings) flags() []cli.Flag {
 			"`file` with the CA certificate that verifies the client certificates of bases; a base must then "+
 				"present a certificate for its identity"),
 		stringFlagNoDefault(&o.BaseNetworks, "base-networks",
-			"with the HTTP tunnel, only the address that sends the heartbeats; never loopback or link-local addresses",
+			"over HTTP, only the address that sends the heartbeats; never loopback or link-local addresses",
 			"comma-separated `CIDRs` of the addresses that bases may report; if set, a base with the MQTT tunnel "+
 				"must report such an address"),
 		intFlag(&o.MaxBases, "max-bases", base.DefaultMaxBases, 1, unlimited, "maximum `number` of bases"),
@@ -211,18 +210,18 @@ func (s *settings) flags() []cli.Flag {
 		stringFlag(&s.kubelet.ClientCAFile, "kubelet-client-ca", "",
 			"`file` with the CA certificate that verifies the client certificate of the API server"),
 		stringFlag(&s.hooks, "report-hooks", "",
-			"webhook `URLs` of the DingTalk robots that receive failure reports, separated by semicolons; append "+
-				"#SECRET for signed messages"),
+			"webhook `URLs` of DingTalk robots for failure reports, separated by semicolons; append #SECRET for "+
+				"signed messages"),
 		boolFlag(&s.hooksHTTP, "report-hooks-allow-http",
 			"allow http URLs in report-hooks; their tokens are sent without encryption"),
 		stringFlag(&o.FailedPods, "failed-pods", "unowned",
-			"`rule` for the Pods whose phase becomes Failed when a newer version of their module is active: unowned "+
-				"(only Pods without a controller), never (none) or always (all)"),
+			"`rule` for Pods whose phase becomes Failed when a newer version of their module is active: unowned "+
+				"(Pods without a controller), never or always"),
 		boolFlag(&o.KeepSameVersion, "keep-same-version",
 			"do not replace a module whose image changes while BIZ_VERSION stays the same"),
 		boolFlag(&o.LeavePodTolerations, "leave-pod-tolerations",
 			"do not change the tolerations of module Pods; by default, the controller adds the toleration of this "+
-				"environment, and removes the default time limit of tolerations for unreachable Nodes"),
+				"environment, and removes the default time limit for unreachable Nodes"),
 		stringFlag(&o.Env, "env", "dev", "`environment` of this controller, a lower-case DNS label"),
 		stringFlagNoDefault(&o.ClientID, "client-id", "random",
 			"`ID` of this controller, unique in its environment"),
@@ -235,8 +234,8 @@ func (s *settings) flags() []cli.Flag {
 			"how long the Lease of this controller is valid; after it expires, another controller takes "+
 				"over the bases"),
 		leaseFlag(&o.NodeLease, "node-lease-duration", "40s",
-			"how long the Lease of a Node is valid; must be shorter than --node-monitor-grace-period of "+
-				"kube-controller-manager; the controller renews the Lease after half of this time"),
+			"how long the Lease of a Node is valid; renewed after half of this time; must be shorter than "+
+				"--node-monitor-grace-period of kube-controller-manager"),
 		durationFlag(&o.UnreachableAfter, "base-unreachable-after", "25s",
 			"how long a base may miss heartbeats before the Ready condition of its Node becomes Unknown"),
 		durationFlag(&o.DeadAfter, "base-dead-after", "60s",
@@ -254,8 +253,8 @@ func (s *settings) flags() []cli.Flag {
 		durationFlag(&o.MassOutage.MaxDuration, "mass-silence-at-most", "30m",
 			"maximum time for which a network failure is assumed"),
 		intFlag(&o.DeletionsPercent, "base-deletions-percent", 10, 0, 100,
-			"maximum `percentage` of all bases whose Nodes are deleted per minute because of missed heartbeats; the "+
-				"limit is at least one Node"),
+			"maximum `percentage` of all bases whose Nodes are deleted per minute because of missed heartbeats; at "+
+				"least one Node"),
 		durationFlag(&o.HealthInterval, "health-interval", "10s", "time between two health checks of a base"),
 		durationFlag(&o.ListInterval, "list-interval", "15s", "time between two module list queries of a base"),
 		durationFlag(&o.InstallTimeout, "install-timeout", "5m", "maximum time for a base to install a module"),
