@@ -44,7 +44,7 @@ const (
 	APILoseAnswer fault.Kind = "loseAnswer"
 	// APIKillBefore kills the controller when it sends a write request, and does not forward the request.
 	APIKillBefore fault.Kind = "killBefore"
-	// APIKillAfter kills the controller after the API server has executed a write request, before the response arrives.
+	// APIKillAfter kills the controller after its write request was executed, before the response arrives.
 	APIKillAfter fault.Kind = "killAfter"
 	// APIDelay delays requests by Delay.
 	APIDelay fault.Kind = "delay"
@@ -62,8 +62,8 @@ const (
 
 	// MQTTCut closes connections and refuses new connections (state).
 	MQTTCut fault.Kind = "cut"
-	// MQTTHalfOpen drops all packets, but keeps the connection open. When the fault ends, a connection that has lost
-	// packets is closed (state).
+	// MQTTHalfOpen drops all packets, but keeps the connection open. Connections that have lost packets are closed
+	// when the fault ends (state).
 	MQTTHalfOpen fault.Kind = "halfOpen"
 	// MQTTHold delays all packets until the fault ends, and then delivers them in order (state).
 	MQTTHold fault.Kind = "hold"

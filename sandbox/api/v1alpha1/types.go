@@ -107,8 +107,8 @@ type KindCluster struct {
 	// Image is the node image. Default: kind's default node image, or the image that `make node-image` builds if only
 	// that image is available locally.
 	Image string `json:"image,omitempty"`
-	// Version is the Kubernetes version, such as v1.36.3. It cannot be combined with Image. Default: the version of the
-	// node image.
+	// Version is the Kubernetes version, such as v1.36.3; not allowed with Image. Default: the version of the node
+	// image.
 	Version string `json:"version,omitempty"`
 }
 
@@ -189,7 +189,7 @@ type Broker struct {
 	// TLS enables TLS on Port, with a certificate that the sandbox's CA signs. Default: false.
 	TLS bool `json:"tls,omitempty"`
 	// URL is the URL of an external broker: mqtt:// or mqtts:// (also tcp, ssl and tls), a host, and a port (default:
-	// 1883 or 8883). It may contain a user name, but no password. All fields except `port` and `tls` require `url`.
+	// 1883 or 8883). It may contain a user name, but no password. All broker fields except `port` and `tls` require `url`.
 	// Default: none; the embedded broker is used.
 	URL string `json:"url,omitempty"`
 	// Username is the user name for the external broker. Default: none.
