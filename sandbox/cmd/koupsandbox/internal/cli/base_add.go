@@ -69,7 +69,8 @@ func baseSettings() []setting {
 
 func (s *commands) baseAdd() *cli.Command {
 	flags := []cli.Flag{sandboxNameFlag(),
-		&cli.StringFlag{Name: setFlag, Usage: "`NAME`: base set of the new bases; a new name creates a set, which the other flags configure",
+		&cli.StringFlag{Name: setFlag,
+			Usage:       "`NAME`: base set of the new bases; a new name creates a set, which the other flags configure",
 			DefaultText: "the first set of the sandbox", Category: basesCategory},
 		&cli.StringSliceFlag{Name: labelFlag, Usage: "`NAME=VALUE`: label to set on the Nodes of the new bases; repeatable",
 			Category: newSetCategory},
