@@ -91,7 +91,7 @@ type Options struct {
 	// InstallAttempts is the number of failed attempts to install a module after which the controller reports that
 	// the retry limit is reached [INSTALL_ATTEMPTS]. The controller continues to retry after that.
 	InstallAttempts int
-	// Drain is how long the module of a deleted Pod that was Ready stays installed; a negative value disables the delay
+	// Drain is how long a module stays installed after its Ready Pod is deleted; a negative value disables the delay
 	// [MODULE_DRAIN].
 	Drain time.Duration
 

@@ -91,8 +91,8 @@ type Options struct {
 	//   - Responses have no errorCode.
 	//   - If the first connection to the broker fails, Start returns an error.
 	Faithful bool
-	// WithAllBizReadiness includes the modules that commands have installed in the health of the base, like the
-	// property koupleless.healthcheck.base.readiness.withAllBizReadiness.
+	// WithAllBizReadiness makes the health and readiness of the base depend on the modules that commands install, like
+	// the property koupleless.healthcheck.base.readiness.withAllBizReadiness.
 	WithAllBizReadiness bool
 	// SilenceBeforeUninstall is the time that the base waits before it uninstalls a module, like the property
 	// com.alipay.sofa.koupleless.runtime.operation.silenceSecondsBeforeUninstall. With WithAllBizReadiness, the

@@ -18,8 +18,8 @@ const (
 	InstallTimeout = 5 * time.Minute
 	// UninstallTimeout is the maximum duration of an uninstall command (UNINSTALL_TIMEOUT).
 	UninstallTimeout = time.Minute
-	// Drain is how long the module of a deleted Pod that was Ready stays installed. After this time, the module no
-	// longer receives requests and can be uninstalled (MODULE_DRAIN).
+	// Drain is how long a module stays installed after its Ready Pod is deleted. After this time, the module no longer
+	// receives requests and can be uninstalled (MODULE_DRAIN).
 	Drain = 2 * time.Second
 	// ControllerLease is the duration of the Lease of a controller. If a controller does not renew its Lease for this
 	// time, other controllers take over its bases (LEASE_DURATION).

@@ -3,7 +3,7 @@ package errcode
 // table contains the rows of Module Controller V2 document 5.6. InstallModuleFailed has two rows, one for each
 // source.
 var table = [...]Info{
-	row(Arklet, ArkletUnknownError, "未知错误(默认)", "请排查", "unknown error (the default)", "investigate"),
+	row(Arklet, ArkletUnknownError, "未知错误(默认)", "请排查", "unknown error (default code)", "investigate"),
 	row(Arklet, ModuleControllerInvalidParameter, "参数校验失败", "请检查参数", "a parameter is invalid", "check the parameters"),
 	row(Arklet, ModuleControllerInvalidRequest, "操作类型非法", "请检查请求", "the operation is not allowed", "check the request"),
 	row(Arklet, OtherUpstreamDecodeURLFailed, "url 解析失败", "请检查 url 是否合法", "the URL cannot be parsed",
@@ -35,7 +35,7 @@ var table = [...]Info{
 		"the requirements for uninstalling the module are not met",
 		"do not uninstall the active version while the module has several versions"),
 
-	row(ModuleController, ModuleControllerUnknownError, "未知错误(默认)", "请排查", "unknown error (the default)",
+	row(ModuleController, ModuleControllerUnknownError, "未知错误(默认)", "请排查", "unknown error (default code)",
 		"investigate"),
 	row(ModuleController, OtherUpstreamInvalidParameter, "参数校验失败", "请检查参数", "a parameter is invalid",
 		"check the parameters"),
@@ -65,7 +65,7 @@ var table = [...]Info{
 	row(ModuleController, UserInstallModuleFailed, "模块安装失败", "请检查失败原因", "installing the module failed",
 		"check the reason for the failure"),
 	row(ModuleController, ArkletInstallModuleExecuting, "模块安装中", "相同模块在安装,请稍后重试", "the module is being installed",
-		"the same module is being installed, try again later"),
+		"wait until the installation ends, then try again"),
 	row(ModuleController, UserDiskFull, "磁盘已满", "请替换", "the disk is full", "replace the base"),
 	row(ModuleController, OtherUpstreamEmptyIPList, "ip 列表为空", "请输入要卸载的ip", "the list of IP addresses is empty",
 		"specify the IP addresses of the bases to uninstall from"),
@@ -90,7 +90,7 @@ var table = [...]Info{
 		"the requirements for scaling are not met",
 		"check that enough machines are available for scaling up, or check the ratio for scaling down"),
 
-	row(KouplelessBoard, KouplelessBoardUnknownError, "未知错误(默认)", "", "unknown error (the default)", ""),
+	row(KouplelessBoard, KouplelessBoardUnknownError, "未知错误(默认)", "", "unknown error (default code)", ""),
 	row(KouplelessBoard, OtherUpstreamInvalidParameter, "参数校验失败", "请检查参数", "a parameter is invalid",
 		"check the parameters"),
 	row(KouplelessBoard, KouplelessBoardOperationPlanNotFound, "工单不存在", "请排查", "the operation plan does not exist",

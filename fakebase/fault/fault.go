@@ -38,8 +38,8 @@ const (
 	KindDelay Kind = "delay"
 	// KindReorder sends an MQTT message after the next message, or after Delay (default 1 s).
 	KindReorder Kind = "reorder"
-	// KindStale sets the publishTimestamp of an MQTT message back by Delay (default 11 s). A controller drops messages
-	// older than 10 s.
+	// KindStale sets the `publishTimestamp` of an MQTT message back by Delay (default 11 s). A controller drops messages
+	// that are older than 10 s.
 	KindStale Kind = "stale"
 	// KindCorrupt corrupts the second half of a message.
 	KindCorrupt Kind = "corrupt"
@@ -48,9 +48,9 @@ const (
 	// KindFlapping reports matching modules, or the base if Match.Biz is its name, alternately as activated and
 	// deactivated, for one Period each (default 5 s) (state).
 	KindFlapping Kind = "flapping"
-	// KindMetaspaceFull makes the base report an exhausted metaspace in its health, and reject installs (state).
+	// KindMetaspaceFull makes the base report in its health that the metaspace is exhausted, and reject installs (state).
 	KindMetaspaceFull Kind = "metaspaceFull"
-	// KindActuatorDown sets the health of matching modules, or of the base if Match has no module, to DOWN (state).
+	// KindActuatorDown sets the health of matching modules to DOWN, or that of the base if Match has no module (state).
 	KindActuatorDown Kind = "actuatorDown"
 	// KindUninstalled uninstalls matching modules, or all modules, Delay after the fault is set. The controller is not
 	// notified.

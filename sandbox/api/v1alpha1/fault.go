@@ -36,15 +36,15 @@ var FaultTargets = []FaultTarget{TargetBase, TargetAPI, TargetMQTT}
 const (
 	// APIHoldWatch delays the watch events of a resource until the fault ends, and then delivers them in order (state).
 	APIHoldWatch fault.Kind = "holdWatch"
-	// APICutWatch closes all open watches. With relist, the next watch of each resource fails with 410 Gone.
+	// APICutWatch closes all open watches. With `relist`, the next watch of each resource fails with 410 Gone.
 	APICutWatch fault.Kind = "cutWatch"
 	// APIRefuse answers a request with status 409, 429 or 500, without forwarding it to the API server.
 	APIRefuse fault.Kind = "refuse"
 	// APILoseAnswer forwards a write request, but closes the connection instead of returning the response.
 	APILoseAnswer fault.Kind = "loseAnswer"
-	// APIKillBefore kills the controller when it sends a write request, which is not forwarded.
+	// APIKillBefore kills the controller when it sends a write request, and does not forward the request.
 	APIKillBefore fault.Kind = "killBefore"
-	// APIKillAfter kills the controller after its write request was executed, before it receives the response.
+	// APIKillAfter kills the controller after its write request was executed, before the response arrives.
 	APIKillAfter fault.Kind = "killAfter"
 	// APIDelay delays requests by Delay.
 	APIDelay fault.Kind = "delay"
@@ -62,8 +62,8 @@ const (
 
 	// MQTTCut closes connections and refuses new connections (state).
 	MQTTCut fault.Kind = "cut"
-	// MQTTHalfOpen drops all packets while the connection stays open. A connection that has lost packets is closed when
-	// the fault ends (state).
+	// MQTTHalfOpen drops all packets, but keeps the connection open. Connections that have lost packets are closed
+	// when the fault ends (state).
 	MQTTHalfOpen fault.Kind = "halfOpen"
 	// MQTTHold delays all packets until the fault ends, and then delivers them in order (state).
 	MQTTHold fault.Kind = "hold"
@@ -102,37 +102,37 @@ type Fault struct {
 	Match FaultMatch `json:"match,omitzero"`
 	// Skip is the number of matches before the first one that triggers the fault. Default: 0.
 	Skip int `json:"skip,omitempty" jsonschema:"minimum=0,maximum=1000000"`
-	// Count is the number of times that the fault is triggered before it ends. Default: no limit for the target base
-	// (crash: 1) and for the API kind delay; otherwise 1.
+	// Count is the number of times that the fault is triggered before it ends. Default: no limit for the target `base`
+	// (kind `crash`: 1) and for the API kind `delay`; otherwise 1.
 	Count int `json:"count,omitempty" jsonschema:"minimum=0,maximum=1000000"`
 	// Probability is the probability, from 0 to 1, that a match triggers the fault. Default: 1.
 	Probability float64 `json:"probability,omitempty"`
-	// For is the duration of the fault. Default: for the target base, until the fault is cleared; for api and mqtt,
-	// 30s (maximum: 10m).
+	// For is the duration of the fault. Default: with the target `base`, until the fault is cleared; with `api` and
+	// `mqtt`, 30s (maximum: 10m).
 	For fault.Duration `json:"for,omitempty"`
-	// Code is the error code that a base returns (kind error).
+	// Code is the error code that a base returns (kind `error`).
 	Code string `json:"code,omitempty"`
-	// Message is the exception text (kind error), such as "java.io.IOException: x".
+	// Message is the exception text (kind `error`), such as "java.io.IOException: x".
 	Message string `json:"message,omitempty"`
-	// Status is the HTTP status (kind refuse): 409 (update and patch only), 429 or 500.
+	// Status is the HTTP status (kind `refuse`): 409 (update and patch only), 429 or 500.
 	Status int `json:"status,omitempty" jsonschema:"enum=409,enum=429,enum=500"`
 	// RetryAfter is the value of the Retry-After header for status 429, in whole seconds. Default: 1s.
 	RetryAfter fault.Duration `json:"retryAfter,omitempty"`
-	// Relist makes the next watch of each resource fail with 410 Gone (kind cutWatch). Default: false.
+	// Relist makes the next watch of each resource fail with 410 Gone (kind `cutWatch`). Default: false.
 	Relist bool `json:"relist,omitempty"`
 	// Delay is the delay for the kinds latency, crash, slowLink, delay, reorder, stale and uninstalled.
 	Delay fault.Delay `json:"delay,omitzero"`
-	// Period is the time between two changes of the reported state (kind flapping). Default: 5s.
+	// Period is the time between two changes of the reported state (kind `flapping`). Default: 5s.
 	Period fault.Duration `json:"period,omitempty"`
-	// Skew is the clock offset (kind clockSkew), negative for a slow clock.
+	// Skew is the clock offset (kind `clockSkew`), negative for a slow clock.
 	Skew fault.Duration `json:"skew,omitempty"`
-	// Restart is the automatic restart after a crash (kind crash). Default: the base stays stopped until a step
+	// Restart is the automatic restart after a crash (kind `crash`). Default: the base stays stopped until a step
 	// restarts it.
 	Restart *fault.Restart `json:"restart,omitempty"`
 	// Seed is the random seed for the probability and for delays. Default: derived from the seed of the run.
 	Seed uint64 `json:"seed,omitempty"`
-	// MayNotFire lets the run pass if the fault was never triggered; not for state kinds of the target base. Default:
-	// false.
+	// MayNotFire lets the run pass if the fault was never triggered; not allowed for state kinds of the target `base`.
+	// Default: false.
 	MayNotFire bool `json:"mayNotFire,omitempty"`
 }
 
@@ -140,20 +140,20 @@ type Fault struct {
 type FaultMatch struct {
 	// Commands lists names of commands that a base receives, such as installBiz.
 	Commands []string `json:"commands,omitempty"`
-	// Biz and Version are the name and version of the matching module.
+	// Biz and Version are the name and version of the module to match.
 	Biz     string `json:"biz,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Messages lists the last segments of topics, such as installBiz, simpleBiz or heart. The target base matches
-	// messages that the base sends (over HTTP: heart and response). The target mqtt matches only QoS 1 messages. On
-	// controller connections, it matches only messages of the scenario bases.
+	// Messages lists the last segments of topics, such as installBiz, simpleBiz or heart. The target `base` matches
+	// messages that the base sends (over HTTP: heart and response). The target `mqtt` matches QoS 1 messages; on
+	// controller connections, only those to or from bases of the scenario.
 	Messages []string `json:"messages,omitempty"`
-	// Direction is the direction of messages: toBroker, fromBroker or both. Default: toBroker for killBefore, killAfter
-	// and note; otherwise both.
+	// Direction is the direction of messages: `toBroker`, `fromBroker` or `both`. Default: `toBroker` for
+	// `killBefore`, `killAfter` and `note`; otherwise `both`.
 	Direction Direction `json:"direction,omitempty" jsonschema:"enum=toBroker,enum=fromBroker,enum=both"`
 	// Verbs lists the verbs of API requests, as in a Role. Default: all write verbs; for status 409, update and
 	// patch.
 	Verbs []string `json:"verbs,omitempty"`
-	// Resource is the resource of API requests, such as nodes or pods/status. The resource pods includes its
+	// Resource is the resource of API requests, such as nodes or pods/status. The value `pods` includes its
 	// subresources.
 	Resource string `json:"resource,omitempty"`
 	// Namespace is the namespace of API requests. Watches and lists of all namespaces always match.

@@ -77,7 +77,7 @@ type ScenarioSpec struct {
 
 // BaseSet describes a set of bases with equal settings. The bases are named SET-1, SET-2 and so on.
 type BaseSet struct {
-	// Name is the name of the set. It is a DNS label.
+	// Name is the name of the set, a DNS label.
 	Name string `json:"name,omitempty" jsonschema:"default=base" check:"set"`
 	// Count is the number of bases. With 0, bases can be added later. The only set of a sandbox has 3 bases by
 	// default.
@@ -105,21 +105,22 @@ type BaseSet struct {
 	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http,default=mqtt"`
 	// Runtime selects where the bases run. Default: the runtime of the sandbox.
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=cluster"`
-	// Activation selects which installed versions of a module are active: the newest (newModule), the first (default)
-	// or all (multi).
+	// Activation selects which installed versions of a module are active: the newest (`newModule`), the first
+	// (`default`) or all (`multi`).
 	Activation Activation `json:"activation,omitempty" jsonschema:"enum=newModule,enum=default,enum=multi,default=newModule"`
 	// WebPort is the port on which a base serves its modules. Services use this port as targetPort.
 	WebPort int `json:"webPort,omitempty" jsonschema:"minimum=1,maximum=65535,default=8080"`
 	// Unreachable gives each base an address at which clients cannot reach its modules. Commands still reach the base
 	// over MQTT. Default: false.
 	Unreachable bool `json:"unreachable,omitempty"`
-	// Fetch selects which module jars a base opens. With available, a base opens file:// and http:// URLs at which a
-	// jar exists. With always, it opens every URL, and the installation fails if there is no jar.
+	// Fetch selects which module jars a base opens. With `available`, a base opens file:// and http:// URLs at which a
+	// jar exists. With `always`, it opens every URL, and the installation fails if there is no jar.
 	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always,default=never"`
-	// Web makes all modules outside webModules web applications, each with its name as context path. Default: false.
+	// Web makes every module that `webModules` does not list a web application, with the module name as context path.
+	// Default: false.
 	Web bool `json:"web,omitempty"`
-	// WebModules lists modules that are web applications, with name, version (default: all) and contextPath (default:
-	// the name). A base rejects a version whose context path another installed version uses. Default: none.
+	// WebModules lists modules that are web applications, with `name`, `version` (default: all) and `contextPath`
+	// (default: the name). A base rejects a version if another installed version uses its context path. Default: none.
 	WebModules []WebModule `json:"webModules,omitempty"`
 	// InstallTime is the time that a module takes to start.
 	InstallTime *metav1.Duration `json:"installTime,omitempty" jsonschema:"default=0s" check:"notNegative"`
@@ -145,7 +146,7 @@ type BaseSet struct {
 
 // Metaspace describes the metaspace of a base. Sizes are Kubernetes quantities such as 256Mi.
 type Metaspace struct {
-	// Max is the maximum size of the metaspace, like the JVM option -XX:MaxMetaspaceSize.
+	// Max is the maximum size of the metaspace (JVM option `-XX:MaxMetaspaceSize`).
 	Max string `json:"max,omitempty" jsonschema:"default=256Mi" check:"quantity"`
 	// Used is the amount of metaspace that the base uses without modules.
 	Used string `json:"used,omitempty" jsonschema:"default=53Mi" check:"quantity"`
@@ -160,13 +161,13 @@ type Metaspace struct {
 
 // Health configures the Spring Boot health endpoints of a base.
 type Health struct {
-	// WithAllBizReadiness includes installed modules in the health and the readiness of the base, like
-	// koupleless.healthcheck.base.readiness.withAllBizReadiness. Default: false.
+	// WithAllBizReadiness makes the health and readiness of the base depend on modules that commands install (runtime
+	// property `koupleless.healthcheck.base.readiness.withAllBizReadiness`). Default: false.
 	WithAllBizReadiness bool `json:"withAllBizReadiness,omitempty"`
-	// SilenceBeforeUninstall is the time that the base waits before it uninstalls a module, like
-	// silenceSecondsBeforeUninstall of the runtime.
+	// SilenceBeforeUninstall is the time that the base waits before it uninstalls a module (runtime property
+	// `silenceSecondsBeforeUninstall`).
 	SilenceBeforeUninstall *metav1.Duration `json:"silenceBeforeUninstall,omitempty" jsonschema:"default=0s" check:"notNegative"`
-	// Expose lists the exposed endpoints: health and info. Default: both.
+	// Expose lists the exposed endpoints: `health` and `info`. Default: both endpoints.
 	Expose []string `json:"expose,omitempty" check:"endpoint"`
 	// Show selects the visible parts of /actuator/health.
 	Show HealthDetail `json:"show,omitempty" jsonschema:"enum=status,enum=components,enum=details,default=details"`
@@ -228,7 +229,7 @@ type Checks struct {
 	// active on the base in the version of the Pod. It ignores endpoints of Services with publishNotReadyAddresses.
 	Truth Expectation `json:"truth,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// Order checks that, on each base, the old Pod becomes Not Ready before the new Pod becomes Ready. It ignores an
-	// old Pod that is the only Ready Pod of its Service.
+	// old Pod that is the only Ready Pod of its module.
 	Order Expectation `json:"order,omitempty" jsonschema:"enum=holds,enum=violated,enum=ignored,default=holds"`
 	// InstalledOnce checks that a base does not install the same version twice without an uninstall, a failure or a
 	// restart in between.
@@ -276,25 +277,25 @@ type Step struct {
 
 // Action is the action of a step. Exactly one field is set.
 type Action struct {
-	// Apply creates or updates objects, from a file or a resource, like kubectl apply --server-side. Module Pods are
-	// bound to the bases of the run.
+	// Apply creates or updates objects, from a file or a resource, like `kubectl apply --server-side`. Module Pods are
+	// scheduled only on bases of the run.
 	Apply *Apply `json:"apply,omitempty" jsonschema:"oneof_required=apply"`
-	// Patch changes an object, like kubectl patch.
+	// Patch changes an object, like `kubectl patch`.
 	Patch *Patch `json:"patch,omitempty" jsonschema:"oneof_required=patch"`
-	// Delete deletes objects and waits until they no longer exist, unless noWait is set. It fails if no object exists,
-	// unless ignoreNotFound is set.
+	// Delete deletes objects and waits until they no longer exist, unless `noWait` is set. It fails if none of the
+	// objects exist, unless `ignoreNotFound` is set.
 	Delete *Delete `json:"delete,omitempty" jsonschema:"oneof_required=delete"`
 	// Scale sets the number of replicas of a workload.
 	Scale *Scale `json:"scale,omitempty" jsonschema:"oneof_required=scale"`
-	// Release releases a version of a module. It sets the image of the container, and the value of BIZ_VERSION or of
-	// the label or annotation to which BIZ_VERSION refers. It fails if the module already has this version.
+	// Release releases a version of a module. It sets the image of the container, and BIZ_VERSION or the label or
+	// annotation to which BIZ_VERSION refers. It fails if the module already has this version.
 	Release *Release `json:"release,omitempty" jsonschema:"oneof_required=release"`
-	// Rollback returns a workload to an earlier revision, like kubectl rollout undo.
+	// Rollback returns a workload to an earlier revision, like `kubectl rollout undo`.
 	Rollback *Rollback `json:"rollback,omitempty" jsonschema:"oneof_required=rollback"`
 	// Base adds, removes, restarts or upgrades bases, or cordons, drains or uncordons their Nodes.
 	Base *BaseAction `json:"base,omitempty" jsonschema:"oneof_required=base"`
-	// Fault sets, clears or awaits faults of bases, API connections or broker connections. If a fault is never
-	// triggered, the run fails, unless mayNotFire of the fault is true.
+	// Fault sets, clears or awaits faults of bases, API connections or broker connections. The run fails if a fault is
+	// never triggered, unless the fault sets `mayNotFire`.
 	Fault *FaultAction `json:"fault,omitempty" jsonschema:"oneof_required=fault"`
 	// Controller, Broker, APIServer, ControllerManager and Scheduler each kill, pause, resume, restart or start the
 	// component of the same name.
@@ -307,18 +308,18 @@ type Action struct {
 	// Traffic starts or stops a stream of requests to a module. If the stream uses a Service, the Service must exist.
 	Traffic *TrafficAction `json:"traffic,omitempty" jsonschema:"oneof_required=traffic"`
 	// Script runs a shell script with the environment variables KUBECONFIG, NAMESPACE and GROUP, and the variables in
-	// env.
+	// `env`.
 	Script *Script `json:"script,omitempty" jsonschema:"oneof_required=script"`
 	// Wait waits for one condition: a rollout is complete, objects are Ready or no longer exist, the controllers have
-	// stopped writing (quiet), or a background step has ended.
+	// stopped writing objects (`quiet`), or a background step has ended.
 	Wait *Wait `json:"wait,omitempty" jsonschema:"oneof_required=wait"`
-	// Assert waits until an object matches (resource), or until a CEL expression is true (cel). If for is set, the
+	// Assert waits until an object matches (`resource`), or until a CEL expression is true (`cel`). With `for`, the
 	// condition must hold for that duration.
 	Assert *Assert `json:"assert,omitempty" jsonschema:"oneof_required=assert"`
 	// Sleep waits for a fixed time, or until a CEL expression is true.
 	Sleep *Sleep `json:"sleep,omitempty" jsonschema:"oneof_required=sleep"`
 	// Steps executes a list of steps in order, and Parallel executes a list of steps concurrently. Use these actions
-	// to apply repeat, if and invariants to a group of steps.
+	// to apply `repeat`, `if` and invariants to a group of steps.
 	Steps    []Step `json:"steps,omitempty" jsonschema:"oneof_required=steps"`
 	Parallel []Step `json:"parallel,omitempty" jsonschema:"oneof_required=parallel"`
 }

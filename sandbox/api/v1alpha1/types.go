@@ -61,14 +61,14 @@ type Metadata struct {
 type Spec struct {
 	// Provider selects where the Kubernetes API comes from.
 	Provider Provider `json:"provider,omitempty" jsonschema:"enum=auto,enum=embedded,enum=kind,enum=existing,default=auto"`
-	// Kind configures the kind cluster. Other providers allow only the field engine.
+	// Kind configures the kind cluster. Providers other than `kind` allow only the subfield `engine`.
 	Kind KindCluster `json:"kind,omitzero"`
-	// Cluster selects the existing cluster. Requires the provider existing.
+	// Cluster selects the existing cluster. Requires the provider `existing`.
 	Cluster Cluster `json:"cluster,omitzero"`
-	// API configures the Kubernetes API server. Requires the provider embedded.
+	// API configures the Kubernetes API server. Requires the provider `embedded`.
 	API API `json:"api,omitzero"`
 	// Speed is the time scale. It divides all timeouts and intervals of controllers, bases, faults and the node
-	// lifecycle. Values above 1 require the provider embedded. Default: 1.
+	// lifecycle. Values above 1 require the provider `embedded`. Default: 1.
 	Speed int `json:"speed,omitempty" jsonschema:"minimum=1,maximum=20"`
 	// Durable makes etcd sync each write to disk, so that the data survives a crash of the machine. Default: false.
 	Durable bool `json:"durable,omitempty"`
@@ -84,7 +84,7 @@ type Spec struct {
 	// Controller configures the module controller.
 	Controller Controller `json:"controller,omitzero"`
 	// Wait is the maximum time until each component is ready, and then until the Nodes are Ready. Default: 60s, or 5m
-	// with the provider kind or with bases in Pods; plus 15s (provider existing: 4m) for each 1,000 bases.
+	// with the provider `kind` or with bases in Pods; plus 15s (provider `existing`: 4m) for each 1,000 bases.
 	Wait *metav1.Duration `json:"wait,omitempty" check:"positive"`
 }
 
@@ -107,7 +107,8 @@ type KindCluster struct {
 	// Image is the node image. Default: kind's default node image, or the image that `make node-image` builds if only
 	// that image is available locally.
 	Image string `json:"image,omitempty"`
-	// Version is the Kubernetes version, such as v1.36.3, instead of Image. Default: the version of the node image.
+	// Version is the Kubernetes version, such as v1.36.3; not allowed with Image. Default: the version of the node
+	// image.
 	Version string `json:"version,omitempty"`
 }
 
@@ -124,23 +125,23 @@ type Cluster struct {
 
 // API configures the Kubernetes API server.
 type API struct {
-	// Listen is the listen address, ADDRESS:PORT. The port must also be reachable at 127.0.0.1, the address in
-	// kubeconfigs. All clients must authenticate. Default: 127.0.0.1 and a free port.
+	// Listen is the listen address, ADDRESS:PORT. The port must also be reachable at 127.0.0.1, the address that
+	// kubeconfigs contain. All clients must authenticate. Default: 127.0.0.1 and a free port.
 	Listen string `json:"listen,omitempty"`
 }
 
 // Fleet configures where the simulated bases run.
 type Fleet struct {
-	// Runtime selects where the bases run: in the sandbox process (process), or in Pods (cluster).
+	// Runtime selects where the bases run: in the sandbox process (`process`), or in Pods (`cluster`).
 	Runtime BaseRuntime `json:"runtime,omitempty" jsonschema:"enum=process,enum=cluster,default=process"`
 	// PerPod is the number of bases in one Pod. With 1, each base has the IP address of its Pod, so Services can
-	// reach the base. Requires the runtime cluster. Default: 500.
+	// reach the base. Requires the runtime `cluster`. Default: 500.
 	PerPod int `json:"perPod,omitempty" jsonschema:"minimum=1,maximum=2000"` // all bases of a Pod fail together
-	// Image is the image of the base Pods, built by make image-fakebase. Requires the runtime cluster. Default: an
-	// image built from the local fakebase binary with the provider kind; required with the provider existing.
+	// Image is the image of the base Pods, built by `make image-fakebase`. Requires the runtime `cluster`. Default: with
+	// the provider `kind`, an image built from the local fakebase binary; with `existing`, the field is required.
 	Image string `json:"image,omitempty"`
-	// AgentImage is the image of the Pod that sends requests to the bases, built by make image-sandbox. Requires the
-	// runtime cluster and the provider existing. Default: this machine sends the requests through the API server.
+	// AgentImage is the image of the Pod that sends requests to the bases, built by `make image-sandbox`. Requires the
+	// runtime `cluster` and the provider `existing`. Default: this machine sends the requests through the API server.
 	AgentImage string `json:"agentImage,omitempty"`
 }
 
@@ -185,10 +186,10 @@ type Broker struct {
 	// Port is the port of the broker, or of the relay to the external broker, on this machine. Default: 0, a free
 	// port.
 	Port int `json:"port,omitempty" jsonschema:"minimum=0,maximum=65535" limits:"; 0 is any free port"`
-	// TLS enables TLS on Port, with a certificate of the sandbox's CA. Default: false.
+	// TLS enables TLS on Port, with a certificate that the sandbox's CA signs. Default: false.
 	TLS bool `json:"tls,omitempty"`
 	// URL is the URL of an external broker: mqtt:// or mqtts:// (also tcp, ssl and tls), a host, and a port (default:
-	// 1883 or 8883). It may contain a user name, but no password. The fields below require an external broker.
+	// 1883 or 8883). It may contain a user name, but no password. All broker fields except `port` and `tls` require `url`.
 	// Default: none; the embedded broker is used.
 	URL string `json:"url,omitempty"`
 	// Username is the user name for the external broker. Default: none.
@@ -219,24 +220,25 @@ const (
 
 // Controller configures the module controller of a sandbox.
 type Controller struct {
-	// Location selects where the controller runs: on this machine (host), or in Pods with the providers kind and
-	// existing (cluster). Default: cluster with the provider kind, if the cluster and this machine can reach each
-	// other; otherwise host.
+	// Location selects where the controller runs: on this machine (`host`), or in Pods (`cluster`; provider `kind` or
+	// `existing`). Default: with the provider `kind`, `cluster` if the cluster and this machine can reach each other;
+	// otherwise `host`.
 	Location Location `json:"location,omitempty" jsonschema:"enum=host,enum=cluster"`
-	// Image is the image of the controller Pods, built by make image-controller. Required with the location cluster
-	// and the provider existing; otherwise not allowed.
+	// Image is the image of the controller Pods, built by `make image-controller`. Required with the location `cluster`
+	// and the provider `existing`; otherwise not allowed.
 	Image string `json:"image,omitempty"`
 	// Replicas is the number of controllers that share the bases.
 	Replicas *int `json:"replicas,omitempty" jsonschema:"minimum=1,maximum=9,default=1"`
 	// Env lists environment variables for the controller. Default: none.
 	Env map[string]string `json:"env,omitempty" check:"variable"`
-	// APIView enables the API proxy between local controllers and the API server, which faults of the target api
-	// require. Default: false.
+	// APIView enables the API proxy between local controllers and the API server. Faults of the target `api` require
+	// this proxy. Default: false.
 	APIView bool `json:"apiView,omitempty"`
 
-	// Command is the binary of a custom controller and its first arguments. The sandbox starts it on this machine for
+	// Command is the binary of a custom controller and its first arguments. The sandbox runs it on this machine, once for
 	// each replica. Command, Args, Env, Files and Ready.HTTP are Go templates;
-	// docs/en/how-to/run-your-own-controller.md lists the values. Default: none; the bundled controller is used.
+	// docs/en/how-to/run-your-own-controller.md lists the available values. Default: none; the bundled controller is
+	// used.
 	Command []string `json:"command,omitempty" jsonschema:"minItems=1"`
 	// Args lists the arguments after Command. An argument is omitted if its template evaluates to an empty string.
 	// Default: none.

@@ -139,7 +139,7 @@ var rules = []rule{
 			"fits, the Pods stay Pending.",
 		text("follow the advice of the finding, or start a base that fits",
 			"按该结果的建议处理，或启动满足要求的基座")},
-	{"live-unready", Warning, "An existing object is Ready",
+	{"live-unready", Warning, "Existing objects are Ready",
 		"With --live lint looks for an object of the same kind, namespace and name in the\ncluster. If it is not " +
 			"Ready, the finding gives the reason, as koupsandbox why does. The\nmanifest may be the fix.",
 		text("follow the advice of the finding; koupsandbox why KIND/NAME shows the evidence",
@@ -192,7 +192,7 @@ var rules = []rule{
 		text("correct the value; see kubectl explain",
 			"修改该值；参见 kubectl explain")},
 	{"statefulset-deletes-first", Warning,
-		"Modules do not run as StatefulSets, unless an interruption in each update is acceptable",
+		"Modules do not run as StatefulSets, unless each update may interrupt the module",
 		"A StatefulSet has no surge: it deletes a Pod, waits until it has terminated, and\ncreates the " +
 			"next. Its base is " +
 			"without the module in between.",
@@ -211,10 +211,10 @@ var rules = []rule{
 			"NoExecute is an error.",
 		text("tolerate schedule.koupleless.io/node-env with the value of your environment and the effect NoExecute",
 			"容忍 schedule.koupleless.io/node-env，值为自己的环境，effect 为 NoExecute")},
-	{"toleration-other-env", Error, "Module Pods tolerate their own environment",
+	{"toleration-other-env", Error, "Module Pods tolerate the taint of their own environment",
 		"Bases of an environment have the taint schedule.koupleless.io/node-env=ENV. The Pod\nin the principle " +
-			"document tolerates test, and the Node next to it belongs to dev.",
-		text("tolerate it, or set --env and spec.env to your environment",
+			"document tolerates the taint of test, but the Node in the same example belongs to dev.",
+		text("tolerate the taint of that environment, or set --env and spec.env to your environment",
 			"容忍该环境，或把 --env 和 spec.env 设为自己的环境")},
 	{"toleration-virtual-node", Error, "Module Pods tolerate schedule.koupleless.io/virtual-node",
 		"The Node of every base has this taint, to keep ordinary Pods away.",
@@ -245,7 +245,7 @@ var rules = []rule{
 			"module in between. To replace a\nmodule without a gap, change the version.",
 		text("give the new jar its own version",
 			"为新的 jar 使用新的版本")},
-	{"version-differs", Warning, "BIZ_VERSION matches the version in the jar's name",
+	{"version-differs", Warning, "BIZ_VERSION is the version in the jar's name",
 		"A base identifies a module by the version in its jar. If BIZ_VERSION is another version,\nthe controller " +
 			"waits for a version that is never installed.",
 		text("set BIZ_VERSION to the version in the jar",

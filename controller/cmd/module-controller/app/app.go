@@ -160,7 +160,7 @@ func (s *settings) flags() []cli.Flag {
 	mqttPort := intFlag(&s.mqtt.Port, "mqtt-port", 0, 0, 65535, "`port` of the MQTT broker")
 	mqttPort.DefaultText = "1883, or 8883 with TLS"
 	attempts := intFlag(&o.InstallAttempts, "install-attempts", 0, 0, unlimited,
-		"maximum `number` of attempts to install a module")
+		"`number` of failed install attempts after which a Pod has the reason RetryTimesExceeded; retries continue")
 	attempts.DefaultText = "6"
 	return []cli.Flag{
 		boolFlag(&s.mqttEnabled, "enable-mqtt-tunnel", "communicate with bases over MQTT"),
@@ -195,8 +195,8 @@ func (s *settings) flags() []cli.Flag {
 				"present a certificate for its identity"),
 		stringFlagNoDefault(&o.BaseNetworks, "base-networks",
 			"over HTTP, only the address that sends the heartbeats; never loopback or link-local addresses",
-			"comma-separated `CIDRs` of the addresses that a base may report; if set, a base over MQTT must report "+
-				"such an address"),
+			"comma-separated `CIDRs` of the addresses that bases may report; if set, a base with the MQTT tunnel "+
+				"must report such an address"),
 		intFlag(&o.MaxBases, "max-bases", base.DefaultMaxBases, 1, unlimited, "maximum `number` of bases"),
 		intFlag(&o.MaxBasesPerAddress, "max-bases-per-address", base.DefaultMaxPerAddress, 1, unlimited,
 			"maximum `number` of bases that send heartbeats over HTTP from the same address"),
@@ -204,8 +204,8 @@ func (s *settings) flags() []cli.Flag {
 		moduleView,
 		boolFlag(&s.kubeletEnabled, "kubelet", "serve kubectl logs and kubectl exec for module Pods"),
 		stringFlag(&s.kubelet.Host, "kubelet-host", "",
-			"`address` at which the API server requests logs and exec; Nodes publish it as InternalDNS, so the API "+
-				"server must not prefer InternalIP"),
+			"`address` to which the API server connects for logs and exec; Nodes publish it as InternalDNS, so the "+
+				"API server must not prefer InternalIP"),
 		intFlag(&s.kubelet.Port, "kubelet-port", 10250, 0, 65535, "`port` for logs and exec; 0 selects a free port"),
 		stringFlagNoDefault(&s.kubelet.CertFile, "kubelet-tls-cert", "self-signed",
 			"`file` with the serving certificate for logs and exec"),
@@ -221,13 +221,13 @@ func (s *settings) flags() []cli.Flag {
 		boolFlag(&s.hooksHTTP, "report-hooks-allow-http",
 			"allow http URLs in report-hooks; their tokens are sent without encryption"),
 		stringFlag(&o.FailedPods, "failed-pods", "unowned",
-			"`set` of Pods whose phase becomes Failed when a newer version of their module is active: unowned (Pods without a "+
-				"controller), never or always"),
+			"`rule` for Pods whose phase becomes Failed when a newer version of their module is active: unowned "+
+				"(Pods without a controller), never or always"),
 		boolFlag(&o.KeepSameVersion, "keep-same-version",
 			"do not replace a module whose image changes while BIZ_VERSION stays the same"),
 		boolFlag(&o.LeavePodTolerations, "leave-pod-tolerations",
 			"do not change the tolerations of module Pods; by default, the controller adds the toleration of this "+
-				"environment, and removes the default time limit on unreachable Nodes"),
+				"environment, and removes the default time limit for unreachable Nodes"),
 		stringFlag(&o.Env, "env", "dev", "`environment` of this controller, a lower-case DNS label"),
 		stringFlagNoDefault(&o.ClientID, "client-id", "random",
 			"`ID` of this controller, unique in its environment"),
@@ -240,7 +240,7 @@ func (s *settings) flags() []cli.Flag {
 			"how long the Lease of this controller is valid; after it expires, another controller takes "+
 				"over the bases"),
 		leaseFlag(&o.NodeLease, "node-lease-duration", "40s",
-			"how long the Lease of a Node is valid; it is renewed at half of this time, and must be shorter than "+
+			"how long the Lease of a Node is valid; renewed after half of this time; must be shorter than "+
 				"--node-monitor-grace-period of kube-controller-manager"),
 		durationFlag(&o.UnreachableAfter, "base-unreachable-after", "25s",
 			"how long a base may miss heartbeats before the Ready condition of its Node becomes Unknown"),
@@ -253,9 +253,9 @@ func (s *settings) flags() []cli.Flag {
 			"`percentage` of the bases of a tunnel; while more bases are unreachable, a network failure is assumed and "+
 				"no Node is deleted; 0 disables the detection"),
 		intFlag(&o.MassOutage.MinBases, "mass-silence-min-bases", 3, 0, unlimited,
-			"minimum `number` of unreachable bases for a network failure to be assumed"),
+			"minimum `number` of bases; with fewer bases, no network failure is assumed"),
 		durationFlag(&o.MassOutage.Window, "mass-silence-window", "1m",
-			"time within which bases must become unreachable for a network failure to be assumed"),
+			"time within which the bases must start to miss heartbeats for a network failure to be assumed"),
 		durationFlag(&o.MassOutage.MaxDuration, "mass-silence-at-most", "30m",
 			"maximum time for which a network failure is assumed"),
 		intFlag(&o.DeletionsPercent, "base-deletions-percent", 10, 0, 100,
@@ -267,7 +267,7 @@ func (s *settings) flags() []cli.Flag {
 		durationFlag(&o.UninstallTimeout, "uninstall-timeout", "1m", "maximum time for a base to uninstall a module"),
 		attempts,
 		signedDurationFlag(&o.Drain, "module-drain", "2s",
-			"how long the module of a deleted Pod that was Ready stays installed; a negative value disables the delay"),
+			"how long a module stays installed after its Ready Pod is deleted; a negative value disables the delay"),
 		intFlag(&o.TimeScale, "time-scale", 1, 1, pace.MaxTimeScale,
 			"`factor` from 1 to 20 that divides all durations, for tests of long outages"),
 		stringFlagNoDefault(&s.kubeconfig, "kubeconfig", "in-cluster configuration",

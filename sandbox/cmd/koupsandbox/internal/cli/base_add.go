@@ -69,9 +69,10 @@ func baseSettings() []setting {
 
 func (s *commands) baseAdd() *cli.Command {
 	flags := []cli.Flag{sandboxNameFlag(),
-		&cli.StringFlag{Name: setFlag, Usage: "`NAME`: set of the bases; a new name with the settings below defines a set",
+		&cli.StringFlag{Name: setFlag,
+			Usage:       "`NAME`: base set of the new bases; a new name creates a set, which the other flags configure",
 			DefaultText: "the first set of the sandbox", Category: basesCategory},
-		&cli.StringSliceFlag{Name: labelFlag, Usage: "`NAME=VALUE`: label of the Nodes of the bases; repeatable",
+		&cli.StringSliceFlag{Name: labelFlag, Usage: "`NAME=VALUE`: label to set on the Nodes of the new bases; repeatable",
 			Category: newSetCategory},
 		&cli.StringSliceFlag{Name: webModuleFlag, Category: newSetCategory,
 			Usage: "`MODULE=PATH`: context path of a web module; MODULE is NAME or NAME:VERSION; repeatable"},

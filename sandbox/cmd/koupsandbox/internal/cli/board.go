@@ -34,7 +34,7 @@ const (
 func (s *commands) board() *cli.Command {
 	return &cli.Command{
 		Name:      "board",
-		Usage:     "serve a web UI with the live state and the history of the platform",
+		Usage:     "serve a web UI with the live state and the history of a sandbox or a cluster",
 		ArgsUsage: "[REPORT.json]",
 		Description: describe(
 			`The web UI shows a running sandbox, a finished scenario run (from the report of scenario run

@@ -63,8 +63,9 @@ func (w *translations) text(section, key, en string) cell {
 // literal matches default values that need no translation: numbers, names and quoted words.
 var literal = regexp.MustCompile(`^("[^"]*"|[~$:./\w-]*|[\d.]+ ?\w*)$`)
 
-// defaultCell returns the table cell for a default value.
+// defaultCell returns the table cell for a default value. The key of a translation has no backticks.
 func (w *translations) defaultCell(text string) cell {
+	shown := text
 	text = strings.ReplaceAll(text, "`", "")
 	switch unquoted := strings.Trim(text, `"`); {
 	case text == "", text == "false", text == "none":
@@ -72,7 +73,7 @@ func (w *translations) defaultCell(text string) cell {
 	case literal.MatchString(text) && !slices.Contains([]string{"random", "required"}, text):
 		return same("`" + unquoted + "`")
 	}
-	return w.text("defaults", text, text)
+	return w.text("defaults", text, shown)
 }
 
 // report prints a warning for each missing Chinese text. It returns an error that lists the unused Chinese texts.

@@ -149,7 +149,8 @@ func definition(name string) (*jsonschema.Schema, error) {
 	return d, nil
 }
 
-// stepKinds returns the table rows of the scenario step kinds. Step kinds with the same description share a row.
+// stepKinds returns the table rows of the scenario step kinds. Step kinds with the same description share a row, whose
+// description names them.
 func stepKinds(w *translations) ([]table, error) {
 	step, err := definition("Step")
 	if err != nil {
@@ -157,7 +158,7 @@ func stepKinds(w *translations) ([]table, error) {
 	}
 	t := table{columns: []cell{{"Step", "步骤"}, {"What it does", "作用"}}}
 	before := ""
-	for _, one := range step.OneOf {
+	for i, one := range step.OneOf {
 		name := one.Required[0]
 		text := step.Properties.Value(name).Description
 		if text == before {
@@ -166,7 +167,11 @@ func stepKinds(w *translations) ([]table, error) {
 			continue
 		}
 		before = text
-		t.rows = append(t.rows, []cell{same("`" + name + "`"), w.text("steps", name, withStepNames(describe(name, text)))})
+		meaning := describe(name, text)
+		if i+1 < len(step.OneOf) && step.Properties.Value(step.OneOf[i+1].Required[0]).Description == text {
+			meaning = withYAMLName(name, text)
+		}
+		t.rows = append(t.rows, []cell{same("`" + name + "`"), w.text("steps", name, withStepNames(meaning))})
 	}
 	return []table{t}, nil
 }
