@@ -276,17 +276,17 @@ func (t *httpTunnel) sendHeartbeat() error {
 func (t *httpTunnel) post(body []byte) error {
 	req, err := http.NewRequestWithContext(t.l.ctx, http.MethodPost, t.url, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("creating heartbeat: %w", err)
+		return fmt.Errorf("creating the heartbeat request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := t.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("sending heartbeat: %w", err)
+		return fmt.Errorf("sending the heartbeat: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1024)) // for the error only
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("controller responded to heartbeat with %s: %s", resp.Status, text)
+		return fmt.Errorf("the controller responded to the heartbeat with %s: %s", resp.Status, text)
 	}
 	return nil
 }

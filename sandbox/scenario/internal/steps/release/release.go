@@ -123,8 +123,8 @@ func versionPath(root, at string, c corev1.Container) (string, error) {
 				strings.NewReplacer("~", "~0", "/", "~1").Replace(key), nil
 		}
 	}
-	return "", fmt.Errorf("container %q computes %s from other values; change those values with a patch step", c.Name,
-		labels.VersionEnv)
+	return "", fmt.Errorf("container %q sets %s with valueFrom or a $(VAR) reference; change the referenced value with "+
+		"a patch step", c.Name, labels.VersionEnv)
 }
 
 var (
