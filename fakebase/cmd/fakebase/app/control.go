@@ -50,7 +50,7 @@ func (c *control) start(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
 	if err := srv.Serve(c.ln); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving control endpoint: %w", err)
+		return fmt.Errorf("serving the control endpoint: %w", err)
 	}
 	return nil
 }
