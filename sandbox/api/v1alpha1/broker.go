@@ -91,7 +91,7 @@ func (v *validator) broker(b *Broker, path *field.Path) {
 	}
 	if b.PasswordFile != "" && b.Username == "" && at.Username == "" {
 		v.add(field.Required(path.Child("username"),
-			"passwordFile requires a user name; set it, or remove passwordFile"))
+			"set the user name for passwordFile, or remove passwordFile"))
 	}
 	if (b.CertFile == "") != (b.KeyFile == "") {
 		v.invalid(path.Child("certFile"), b.CertFile, "must be set together with keyFile; set both or neither")

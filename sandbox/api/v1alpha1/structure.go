@@ -229,7 +229,7 @@ var checks = map[string]func(text string) string{
 	},
 	"identifier": func(text string) string {
 		return problemUnless(identifier.MatchString(text),
-			"must consist of letters, digits and _, and not begin with a digit, because expressions use it")
+			"must consist of letters, digits and _, and not begin with a digit, because expressions use the name")
 	},
 	"variable": func(text string) string {
 		return problemUnless(identifier.MatchString(text),

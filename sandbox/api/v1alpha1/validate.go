@@ -69,7 +69,7 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 		v.forbid(cluster, "requires the provider existing; set spec.provider to existing, or remove this field")
 	case s.Provider == ProviderExisting && s.Cluster.Context == "":
 		v.add(field.Required(cluster.Child("context"),
-			"the provider existing requires the name of a context; see: kubectl config get-contexts"))
+			"set the name of a kubeconfig context; list the contexts with: kubectl config get-contexts"))
 	}
 	v.pods(s, fleet)
 	if s.Speed > 1 && (s.Provider == ProviderKind || s.Provider == ProviderExisting) {

@@ -69,7 +69,7 @@ func Build(ctx context.Context, o Options) (*image.Image, error) {
 		o.Progress = func(string, time.Duration) {}
 	}
 	if err := os.MkdirAll(o.Cache, 0o755); err != nil { //nolint:gosec // a cache of public packages
-		return nil, fmt.Errorf("creating the cache: %w", err)
+		return nil, fmt.Errorf("creating the cache directory: %w", err)
 	}
 	b := &builder{Options: o}
 	var err error

@@ -187,7 +187,7 @@ func (p *Provider) waitForPermissions(ctx context.Context) error {
 		err = last
 	}
 	if err != nil {
-		return fmt.Errorf("using the cluster as ServiceAccount %s/%s: %w", accountNamespace, p.account, err)
+		return fmt.Errorf("waiting for the permissions of ServiceAccount %s/%s: %w", accountNamespace, p.account, err)
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ func (p *Provider) findEngine(ctx context.Context) error {
 	}
 	found, err := engine.Find(ctx, name)
 	if err != nil {
-		return fmt.Errorf("%w; start an engine, or use --provider embedded, which needs none", err)
+		return fmt.Errorf("%w; start an engine, or use --provider embedded, which requires no engine", err)
 	}
 	p.engine = found
 	p.kind = kindcluster.NewProvider(providerOption(found), kindcluster.ProviderWithLogger(logger{p.o.Logger}))

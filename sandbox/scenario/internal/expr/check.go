@@ -96,7 +96,7 @@ func (e *Env) checkNames(a *ast.AST) Problems {
 			set, isBase := setOf(name)
 			switch {
 			case !isBase:
-				add(UnknownBase, fmt.Sprintf("invalid base name %q; names are SET-N, from 1", name))
+				add(UnknownBase, fmt.Sprintf("invalid base name %q; use SET-N, with N counted from 1", name))
 			case !slices.Contains(e.static.Sets, set):
 				add(UnknownSet, fmt.Sprintf("unknown set of bases %q%s", set, plain.DidYouMean(set, e.static.Sets)))
 			}

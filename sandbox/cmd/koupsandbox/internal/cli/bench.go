@@ -167,7 +167,7 @@ func benchCounts(text string) (counts []int, err error) {
 	}
 	slices.Sort(counts)
 	if len(slices.Compact(slices.Clone(counts))) < len(counts) {
-		return nil, usageError{fmt.Errorf("--bases %s has a duplicate number", text)}
+		return nil, usageError{fmt.Errorf("--bases %s contains a number twice; use each number once", text)}
 	}
 	return counts, nil
 }
