@@ -316,7 +316,7 @@ func (h *HTTPOptions) validate() error {
 
 func validTopicLevel(s string) error {
 	if strings.ContainsAny(s, "+#/\x00") {
-		return errors.New("must not contain '+', '#', '/' or NUL, because it is a part of MQTT topics")
+		return errors.New("must not contain '+', '#', '/' or NUL, because MQTT topics contain the value")
 	}
 	return nil
 }

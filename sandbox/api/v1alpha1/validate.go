@@ -115,7 +115,7 @@ func (v *validator) pods(s *Spec, fleet *field.Path) {
 			"requires the provider kind or existing, whose nodes run Pods")
 	case s.Provider == ProviderExisting && s.Fleet.Image == "":
 		v.add(field.Required(fleet.Child("image"),
-			"the nodes of an existing cluster pull the image of bases; build it with make "+
+			"the nodes of an existing cluster pull the base image; build it with make "+
 				"image-fakebase, push it to a registry that the nodes can reach, and set its name"))
 	}
 	if s.Fleet.AgentImage != "" && s.Provider == ProviderKind {

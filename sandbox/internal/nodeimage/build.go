@@ -59,7 +59,7 @@ type builder struct {
 // concurrently.
 func Build(ctx context.Context, o Options) (*image.Image, error) {
 	if runtime.GOOS != "linux" {
-		return nil, fmt.Errorf("node images can only be built on Linux; mmdebstrap is not available on %s",
+		return nil, fmt.Errorf("node images can be built only on Linux, because mmdebstrap is not available on %s",
 			runtime.GOOS)
 	}
 	if o.Suite == "" {

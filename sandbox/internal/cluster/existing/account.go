@@ -181,7 +181,7 @@ func (p *Provider) waitForPermissions(ctx context.Context) error {
 	})
 	switch {
 	case apierrors.IsUnauthorized(last):
-		return fmt.Errorf("the API server of context %q rejects tokens of ServiceAccounts (%w); run the "+
+		return fmt.Errorf("the API server of context %q rejects ServiceAccount tokens (%w); run the "+
 			"controllers in the cluster, with koupsandbox fleet up", p.o.Context, last)
 	case last != nil:
 		err = last

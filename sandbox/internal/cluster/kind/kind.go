@@ -95,7 +95,7 @@ func New(o Options) (*Provider, error) {
 	}
 	p := &Provider{o: o, name: namePrefix + o.Owner.Sandbox}
 	if len(p.name) > maxName {
-		return nil, fmt.Errorf("sandbox name %q is too long for a kind cluster; the maximum is %d characters",
+		return nil, fmt.Errorf("sandbox name %q is too long for a kind cluster; use at most %d characters",
 			o.Owner.Sandbox, maxName-len(namePrefix))
 	}
 	var err error

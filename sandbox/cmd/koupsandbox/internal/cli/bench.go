@@ -77,7 +77,7 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 	if file := c.String(baselineFlag); file != "" {
 		if o.Runs < bench.MinRuns {
 			return usageError{
-				fmt.Errorf("--baseline requires --runs %d or more; fewer runs give no noise estimate",
+				fmt.Errorf("--baseline requires --runs %d or more, because fewer runs give no noise estimate",
 					bench.MinRuns)}
 		}
 		o.Baseline, err = bench.Read(file)
