@@ -263,7 +263,7 @@ func TestAddRejectsInvalidSets(t *testing.T) {
 		"faults[1]": {Group: "g",
 			Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: fault.KindDeaf}, {Kind: "meteor"}}}},
 		"negative":         {Group: "g", Spec: v1alpha1.BaseSet{InstallTime: &metav1.Duration{Duration: -1}}},
-		"is more than Max": {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: v1alpha1.Metaspace{Max: "1Mi"}}},
+		"must be at most Metaspace.Max": {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: v1alpha1.Metaspace{Max: "1Mi"}}},
 		"GROUP-SET-N":      {Group: "Run_1"},
 		"a-b-c-1":          {Group: "a", Name: "b-c"},
 	} {
