@@ -256,7 +256,7 @@ func TestRunErrorsAndLimits(t *testing.T) {
 		{"unexpected packet", []byte{0xd0, 0}, "type 13"},
 		{"invalid header", []byte{0x2f, 0}, "decoding the packet header"},
 		{"invalid length", []byte{0x20, 0xff, 0xff, 0xff, 0xff, 0xff}, "decoding the packet length"},
-		{"packet too large", []byte{0x20, 0xff, 0xff, 0xff, 0x7f}, "is larger than"},
+		{"packet too large", []byte{0x20, 0xff, 0xff, 0xff, 0x7f}, "the maximum is"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
