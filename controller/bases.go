@@ -116,8 +116,8 @@ func (c *Controller) reportConnectivity(n base.ConnectivityEvent) {
 		return
 	case n.Reason == base.MassOutage:
 		code := errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable
-		text := fmt.Sprintf("%d of %d bases stopped responding at the same time; assuming a network failure, "+
-			"not deleting their Nodes", n.Missing, n.Bases)
+		text := fmt.Sprintf("%d of %d bases stopped responding at the same time; assuming a network failure and "+
+			"keeping their Nodes", n.Missing, n.Bases)
 		c.logger.Warn(text, append(attrs, "code", code)...)
 		c.reporter.Report(report.Event{
 			Scene: "vnode", Event: "MassSilence", Result: "FAILED", Code: code, Message: text,

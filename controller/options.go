@@ -188,7 +188,8 @@ func (o *Options) complete() error {
 	}
 	if o.HTTP != nil && strings.Contains(o.HTTP.Token, "/") {
 		errs = append(errs, errors.New(
-			"HTTP_TUNNEL_TOKEN contains a slash; use a token without one, because bases may send it as a path segment"))
+			"HTTP_TUNNEL_TOKEN contains a slash; use a token without a slash, because "+
+				"bases may send it as a path segment"))
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.periods()

@@ -57,7 +57,7 @@ func (e *endpoint) open(ctx context.Context, spawn func(func()) bool) error {
 	e.conns = map[net.Conn]struct{}{}
 	if !spawn(func() {
 		if err := srv.Serve(ln); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			e.log.Warn("serving failed", "addr", addr, "err", err)
+			e.log.Warn("could not serve HTTP", "addr", addr, "err", err)
 		}
 	}) {
 		return ln.Close()
@@ -72,7 +72,7 @@ func (e *endpoint) relisten(ctx context.Context) (net.Listener, error) {
 		if err == nil {
 			return ln, nil
 		}
-		e.log.Warn("address is in use; selecting another address", "addr", addr, "err", err)
+		e.log.Warn("could not listen on the previous address; selecting another address", "addr", addr, "err", err)
 	}
 	return e.listen(ctx)
 }

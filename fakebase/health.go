@@ -33,7 +33,7 @@ func (d javaDouble) MarshalJSON() ([]byte, error) {
 	return []byte(s), nil
 }
 
-// healthData is the data of the response to the command health. Fields that were not requested are nil.
+// healthData is the data of the response to the health command. Fields that were not requested are nil.
 type healthData struct {
 	master  *Biz
 	cpu     *cpuHealth
@@ -104,7 +104,7 @@ func (l *incarnation) master() Biz {
 	})
 }
 
-// healthCommand executes the command health (protocol 7).
+// healthCommand executes the health command (protocol 7).
 func (l *incarnation) healthCommand(req *healthRequest) commandResult {
 	if req == nil {
 		req = &healthRequest{}

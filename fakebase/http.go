@@ -57,12 +57,12 @@ func (l *incarnation) openHTTP(o *HTTPOptions) error {
 		t.client = &http.Client{Transport: heartbeatTransport}
 	}
 	if err := t.endpoint.open(l.ctx, l.spawn); err != nil {
-		return fmt.Errorf("opening arklet HTTP server: %w", err)
+		return fmt.Errorf("opening the arklet HTTP server: %w", err)
 	}
 	l.b.mu.Lock()
 	l.http, l.b.httpAddr = t, t.endpoint.address()
 	l.b.mu.Unlock()
-	l.log.Info("arklet HTTP server is listening", "addr", t.endpoint.address())
+	l.log.Info("the arklet HTTP server is listening", "addr", t.endpoint.address())
 	if o.HeartbeatEndpoint != "" {
 		t.url = strings.TrimSuffix(o.HeartbeatEndpoint, "/") + "/heartbeat"
 		due := time.Now().Add(
@@ -101,7 +101,7 @@ func (t *httpTunnel) setRefusing(refuse bool) {
 		return
 	}
 	if err := t.endpoint.open(t.l.ctx, t.l.spawn); err != nil {
-		t.l.log.Warn("reopening the arklet HTTP server failed", "err", err)
+		t.l.log.Warn("could not reopen the arklet HTTP server", "err", err)
 	}
 }
 
@@ -127,7 +127,7 @@ func (t *httpTunnel) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		reply = corrupt(reply)
 	}
 	if _, err := conn.Write(reply); err != nil {
-		t.l.log.Debug("sending the response failed", "path", r.URL.Path, "err", err)
+		t.l.log.Debug("could not send the response", "path", r.URL.Path, "err", err)
 	}
 }
 
@@ -165,7 +165,7 @@ func (t *httpTunnel) reply(method, path string, body []byte) []byte {
 	}
 	answer, err := encode(t.d.response(t.l.identity, out))
 	if err != nil {
-		t.l.log.Warn("encoding the response failed", "command", command, "err", err)
+		t.l.log.Warn("could not encode the response", "command", command, "err", err)
 		return nil
 	}
 	var buf bytes.Buffer
@@ -231,7 +231,7 @@ func (l *incarnation) help() commandResult {
 func (t *httpTunnel) heartbeat(due time.Time) {
 	err := t.sendHeartbeat()
 	if err != nil && !t.failing && t.l.ctx.Err() == nil { // one log line for consecutive failures
-		t.l.log.Warn("sending a heartbeat failed", "err", err)
+		t.l.log.Warn("could not send a heartbeat", "err", err)
 	}
 	t.failing = err != nil
 	now := time.Now()
@@ -276,17 +276,17 @@ func (t *httpTunnel) sendHeartbeat() error {
 func (t *httpTunnel) post(body []byte) error {
 	req, err := http.NewRequestWithContext(t.l.ctx, http.MethodPost, t.url, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("creating heartbeat: %w", err)
+		return fmt.Errorf("creating the heartbeat request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := t.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("sending heartbeat: %w", err)
+		return fmt.Errorf("sending the heartbeat: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1024)) // for the error only
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("controller responded to heartbeat with %s: %s", resp.Status, text)
+		return fmt.Errorf("the controller responded to the heartbeat with %s: %s", resp.Status, text)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (k *link) publish(topic string, data []byte) error {
 	}
 	sendLater := func() {
 		if err := send(); err != nil {
-			k.l.log.Debug("publishing failed", "topic", topic, "err", err)
+			k.l.log.Debug("could not publish a message", "topic", topic, "err", err)
 		}
 	}
 	if f, hit := fs.trigger(fault.KindSlowLink, sub); hit {

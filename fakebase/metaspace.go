@@ -51,7 +51,8 @@ func (m Metaspace) validate() error {
 		errs = append(errs, fmt.Errorf("option Metaspace.Max %d: must be a size in bytes, or -1 for no limit", m.Max))
 	}
 	if m.Max > 0 && m.Used > m.Max {
-		errs = append(errs, fmt.Errorf("option Metaspace.Used %d: is more than Max %d", m.Used, m.Max))
+		errs = append(errs, fmt.Errorf("option Metaspace.Used %d: must be at most Metaspace.Max, which is %d",
+			m.Used, m.Max))
 	}
 	if !(m.Leak >= 0 && m.Leak <= 1) {
 		errs = append(errs, fmt.Errorf("option Metaspace.Leak %v: must be between 0 and 1", m.Leak))

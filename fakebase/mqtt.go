@@ -72,7 +72,7 @@ func (o *MQTTOptions) dialer() (func(context.Context) (net.Conn, error), error) 
 // process, it also requests the baseline and starts the heartbeats (protocol 3.2).
 func (t *mqttTunnel) onConnect(firstConnect bool) {
 	if err := t.client.Subscribe(t.prefix+"+", t.prefix+"base/baseline"); err != nil {
-		t.l.log.Debug("subscribing failed", "err", err)
+		t.l.log.Debug("could not subscribe", "err", err)
 	}
 	t.l.emit(EventConnected)
 	t.l.log.Info("base connected", "first", firstConnect)
@@ -104,11 +104,11 @@ func (t *mqttTunnel) heartbeat(due time.Time) {
 	err := t.sendHeartbeat()
 	if err != nil && t.l.b.opts.Faithful {
 		// After an exception, scheduleAtFixedRate does not run the task again (protocol 3.2).
-		t.l.log.Warn("sending a heartbeat failed; no more heartbeats are sent", "err", err)
+		t.l.log.Warn("could not send a heartbeat; no more heartbeats are sent", "err", err)
 		return
 	}
 	if err != nil {
-		t.l.log.Debug("sending a heartbeat failed", "err", err)
+		t.l.log.Debug("could not send a heartbeat", "err", err)
 	}
 	next := due.Add(t.l.b.opts.heartbeatInterval(false))
 	t.l.runAfter(time.Until(next), func() { t.heartbeat(next) })
@@ -128,7 +128,7 @@ func (t *mqttTunnel) publish(message string, data any) {
 		err = t.link.publish(t.prefix+"base/"+message, body)
 	}
 	if err != nil {
-		t.l.log.Debug("publishing failed", "topic", message, "err", err)
+		t.l.log.Debug("could not publish a message", "topic", message, "err", err)
 	}
 }
 
@@ -263,7 +263,7 @@ func (l *incarnation) replay(req *bizRequest) {
 		_, ex = l.install(&checked, checked.subject(cmdInstall), ark.Replay)
 	}
 	if ex != nil && ex != errNoAnswer {
-		l.log.Warn("installing a module of the baseline failed", "biz", req.BizName.value, "err", ex.message())
+		l.log.Warn("could not install a module of the baseline", "biz", req.BizName.value, "err", ex.message())
 	}
 }
 

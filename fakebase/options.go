@@ -248,7 +248,8 @@ func (o Options) withDefaults() (Options, error) {
 	switch o.Activation {
 	case ActivateDefault, ActivateNewModule, ActivateMulti:
 	default:
-		errs = append(errs, fmt.Errorf("option Activation %d: unknown value", o.Activation))
+		errs = append(errs, fmt.Errorf(
+			"option Activation %d: must be ActivateDefault, ActivateNewModule or ActivateMulti", o.Activation))
 	}
 	for _, d := range []struct {
 		name  string
@@ -264,7 +265,7 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	if o.Speed < 0 || o.Speed > maxSpeed {
-		errs = append(errs, fmt.Errorf("option Speed %d: must be 1 to %d", o.Speed, maxSpeed))
+		errs = append(errs, fmt.Errorf("option Speed %d: must be from 1 to %d", o.Speed, maxSpeed))
 	}
 	errs = append(errs, o.Metaspace.validate(), o.MQTT.validate(), o.HTTP.validate())
 	for i, f := range o.Faults {
@@ -315,7 +316,7 @@ func (h *HTTPOptions) validate() error {
 
 func validTopicLevel(s string) error {
 	if strings.ContainsAny(s, "+#/\x00") {
-		return errors.New("must not contain '+', '#', '/' or NUL, because it is a part of MQTT topics")
+		return errors.New("must not contain '+', '#', '/' or NUL, because MQTT topics contain the value")
 	}
 	return nil
 }

@@ -27,7 +27,8 @@ func TestNewReportsAllErrors(t *testing.T) {
 		"HeartbeatJitter -1ns",
 		`MQTT.Broker "broker:1883"`, "tcp://host:port", "ssl://host:port", `HTTP.HeartbeatEndpoint "controller:7777"`,
 		"http://host:port",
-		"Metaspace.Used 10", "Max 5", "Metaspace.Leak 2", "Metaspace.Threshold 101", `Faults[0]: kind "gremlin"`,
+		"Metaspace.Used 10", "Metaspace.Max, which is 5", "Metaspace.Leak 2", "Metaspace.Threshold 101",
+		`Faults[0]: kind "gremlin"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not have the text %q:\n%v", want, err)

@@ -87,7 +87,7 @@ type opsRequest struct {
 var errNotJSON = errors.New("wrong JSON type or invalid JSON")
 
 // errFields is the error for a JSON object in which a field has a wrong type.
-var errFields = errors.New("field of a wrong type")
+var errFields = errors.New("a field has the wrong type")
 
 // decodeObject decodes a JSON object. Like fastjson, it returns nil for an empty body and for null. Every error wraps
 // errNotJSON or errFields.
@@ -118,7 +118,7 @@ func decodeBaseline(body []byte) (*batchRequest, error) {
 	}
 	list := []bizRequest{}
 	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("decoding baseline: %w", err)
+		return nil, fmt.Errorf("decoding the baseline: %w", err)
 	}
 	return &batchRequest{BizList: list}, nil
 }

@@ -132,7 +132,7 @@ func (l *incarnation) applyUninstalled() {
 				return
 			}
 			if _, ex := l.uninstall(sub); ex != nil && ex != errNoAnswer {
-				l.log.Info("a fault could not uninstall a biz", "biz", m.ID(), "err", ex.message())
+				l.log.Info("could not uninstall a biz for a fault", "biz", m.ID(), "err", ex.message())
 			}
 		})
 	}

@@ -52,12 +52,12 @@ func (b *Base) WebAddr(ctx context.Context) (string, error) {
 	if l == nil {
 		// The listener is closed until a process runs, but the address must be known.
 		if err := w.endpoint.open(ctx, func(func()) bool { return false }); err != nil {
-			return "", fmt.Errorf("opening web listener of base %q: %w", b.opts.Identity, err)
+			return "", fmt.Errorf("opening the web listener of base %q: %w", b.opts.Identity, err)
 		}
 		return w.endpoint.address(), nil
 	}
 	if err := w.endpoint.open(ctx, l.spawn); err != nil {
-		return "", fmt.Errorf("opening web listener of base %q: %w", l.identity, err)
+		return "", fmt.Errorf("opening the web listener of base %q: %w", l.identity, err)
 	}
 	if _, refuse := b.faults.inEffectFor(fault.KindWebRefuse, subject{}); refuse {
 		w.endpoint.close()
@@ -74,7 +74,7 @@ func (b *Base) reopenWeb(l *incarnation) {
 		return
 	}
 	if err := b.web.endpoint.open(l.ctx, l.spawn); err != nil {
-		l.log.Warn("opening the web listener failed", "err", err)
+		l.log.Warn("could not open the web listener", "err", err)
 	}
 }
 

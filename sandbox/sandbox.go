@@ -111,7 +111,7 @@ func (s *Sandbox) hold(ctx context.Context) error {
 	case <-held:
 		return nil
 	case err := <-ended:
-		return fmt.Errorf("tying the lifetime of the sandbox to this command: %w", err)
+		return fmt.Errorf("opening the connection that keeps the sandbox running: %w", err)
 	}
 }
 

@@ -86,8 +86,7 @@ func checkVersion(name string, s *Status) error {
 	if version.CheckCompatible("", s.Koupsandbox, version.String()) == nil {
 		return nil
 	}
-	return fmt.Errorf("sandbox %q was created by koupsandbox %s, but this is %s; remove it with: koupsandbox down "+
-		"--name %s, and "+
-		"create it again",
+	return fmt.Errorf("sandbox %q was created by koupsandbox %s, but this koupsandbox is %s; remove the sandbox "+
+		"with: koupsandbox down --name %s, and create it again",
 		name, s.Koupsandbox, version.String(), name)
 }

@@ -155,8 +155,8 @@ var table = map[reflect.Type]map[string]rule{
 	},
 }
 
-// Names maps each field name that Of and OfPod can return to the reason why the field is ignored. The reference of
-// module resources lists these names.
+// Names maps each field name that Of and OfPod can return to the reason why the field is ignored. The module
+// resource reference lists these names.
 var Names = names()
 
 func names() map[string]string {

@@ -49,19 +49,19 @@ func (a *requestRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := a.next.RoundTrip(r)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	kind := kindOf(r.Method, r.URL)
-	a.kinds[kind] = true
-	if resource, watched := strings.CutSuffix(kind, " watch"); watched {
+	permission := resourceAndVerb(r.Method, r.URL)
+	a.kinds[permission] = true
+	if resource, watched := strings.CutSuffix(permission, " watch"); watched {
 		a.kinds[resource+" list"] = true // the board lists first if the API server cannot stream lists
 	}
 	if err == nil && answer.StatusCode == http.StatusForbidden {
-		a.rejected = append(a.rejected, kind)
+		a.rejected = append(a.rejected, permission)
 	}
 	return answer, err
 }
 
-// kindOf returns the resource and the verb of a request, as in an RBAC rule.
-func kindOf(method string, u *url.URL) string {
+// resourceAndVerb returns the resource and the verb of a request, as in an RBAC rule.
+func resourceAndVerb(method string, u *url.URL) string {
 	parts := strings.Split(strings.TrimPrefix(u.Path, "/"), "/")
 	group := ""
 	if parts[0] == "apis" {

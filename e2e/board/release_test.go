@@ -129,7 +129,7 @@ func manageWorkloads(t *testing.T, r *liveBoard) {
 	r.wait(`document.querySelector(".batches")?.innerText.includes("waits: lower the partition to approve")`)
 	r.screenshot("real-batches")
 	r.requireAction("Approve a batch", map[string]string{"partition": "0"},
-		"Pods of statefulset/ledger with number 0 and higher get its current version")
+		"the partition of statefulset/ledger was set to 0")
 	r.panelShows("2.0.0", "2/2", "ready")
 	r.requireAction("Undo", nil, "statefulset/ledger was rolled back to revision 1")
 	r.panelShows("1.0.0", "2/2", "ready")

@@ -71,7 +71,7 @@ func recordExchanges(t *testing.T, settings recording.Settings, names []string, 
 	t.Run(fmt.Sprintf("%+v", settings), func(t *testing.T) {
 		w := &environment{server: openBroker(t), tap: recording.NewTap()}
 		must(t, w.server.AddHook(w.tap, nil))
-		must(t, w.listenBroker())
+		must(t, w.serveBroker())
 		defer w.stop()
 		o := recordedOptions()
 		o.Settings, o.Broker = settings, w.addr
@@ -112,10 +112,10 @@ func recordPhases(t *testing.T, name string, r recording.Recording) {
 	if r.Tunnel == recording.MQTT {
 		w.server = openBroker(t)
 		must(t, w.server.AddHook(w.tap, nil))
-		must(t, w.listenBroker())
+		must(t, w.serveBroker())
 	} else {
 		w.control.Tap = w.tap
-		must(t, w.listenController())
+		must(t, w.serveController())
 	}
 	defer w.stop()
 	defer func() {
@@ -231,7 +231,7 @@ func (w *environment) Apply(ctx context.Context, event recording.Event) error {
 	case recording.BrokerStops, recording.ControllerStops:
 		w.stop()
 	case recording.BrokerReturns:
-		return w.listenBroker()
+		return w.serveBroker()
 	case recording.ConnectionBreaks:
 		w.closeConnections()
 	case recording.ControllerHangs, recording.ControllerFails:
@@ -239,7 +239,7 @@ func (w *environment) Apply(ctx context.Context, event recording.Event) error {
 	case recording.ControllerReturns:
 		w.control.Set(event)
 		if w.listener == nil {
-			return w.listenController()
+			return w.serveController()
 		}
 	}
 	return nil
@@ -282,7 +282,7 @@ func (w *environment) listen() (err error) {
 	return err
 }
 
-func (w *environment) listenBroker() error {
+func (w *environment) serveBroker() error {
 	if err := w.listen(); err != nil {
 		return err
 	}
@@ -298,7 +298,7 @@ func (w *environment) listenBroker() error {
 	return nil
 }
 
-func (w *environment) listenController() error {
+func (w *environment) serveController() error {
 	if err := w.listen(); err != nil {
 		return err
 	}

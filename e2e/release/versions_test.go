@@ -49,7 +49,7 @@ func TestIncompatibleVersions(t *testing.T) {
 	run("v1.1.0", 1, mixed, "--bin", folders["v1.0.0"], "up", "--bases", "1")
 	run("v1.0.0", 0, `Sandbox "koup" is up`, "up", "--bases", "1")
 
-	other := `sandbox "koup" was created by koupsandbox v1.0.0, but this is v1.1.0; remove it with: koupsandbox down --name koup, and create it again`
+	other := `sandbox "koup" was created by koupsandbox v1.0.0, but this koupsandbox is v1.1.0; remove the sandbox with: koupsandbox down --name koup, and create it again`
 	for _, args := range [][]string{{"up"}, {"base", "list"}, {"base", "add", "1"}, {"component", "kill", "broker"}} {
 		run("v1.1.0", 1, other, args...)
 	}

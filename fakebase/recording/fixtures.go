@@ -25,7 +25,7 @@ type Fixtures struct {
 func OpenFixtures(directory string) (*Fixtures, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("listening for downloads of jars: %w", err)
+		return nil, fmt.Errorf("listening for jar downloads: %w", err)
 	}
 	unused, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

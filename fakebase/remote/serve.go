@@ -157,7 +157,7 @@ func (s *server) follow(ctx context.Context, _ rpc.Empty, send func(message)) er
 		send(m)
 	})
 	if err != nil {
-		s.log.Error("sending events of the base failed", "err", err)
+		s.log.Error("could not send the events of the base", "err", err)
 	}
 	return err
 }

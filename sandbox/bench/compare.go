@@ -95,7 +95,8 @@ func Compare(baseline, now *Results) (*Comparison, error) {
 		}
 	}
 	if c.Compared == 0 {
-		return nil, fmt.Errorf("no benchmark has %d passed runs in both the baseline and the new results", MinRuns)
+		return nil, fmt.Errorf("no benchmark has at least %d passed runs in both the baseline and the new results",
+			MinRuns)
 	}
 	return c, nil
 }

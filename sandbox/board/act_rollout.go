@@ -75,7 +75,7 @@ func partition(ctx context.Context, b *Board, p params) (ActionResult, error) {
 			invalid("statefulset/%s has the strategy OnDelete, which does not support a partition", p["name"])
 	}
 	patch := fmt.Appendf(nil, `{"spec":{"updateStrategy":{"rollingUpdate":{"partition":%d}}}}`, n)
-	return ActionResult{fmt.Sprintf("Pods of statefulset/%s with number %d and higher get its current version",
+	return ActionResult{fmt.Sprintf("the partition of statefulset/%s was set to %d",
 			p["name"], n),
 			b.kubectl("patch", p["kind"]+"/"+p["name"], "-n", p["namespace"], "-p", string(patch))},
 		b.patch(ctx, p, types.StrategicMergePatchType, patch)

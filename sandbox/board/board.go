@@ -201,7 +201,7 @@ func (b *Board) publish(ctx context.Context) {
 		}
 		now, u := b.state.flush(b.now())
 		if err := b.feed.Put(now, u); err != nil {
-			b.o.Logger.Error("publishing a change failed", "err", err)
+			b.o.Logger.Error("could not publish a change", "err", err)
 		}
 		wait(ctx, messageInterval)
 	}

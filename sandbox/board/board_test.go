@@ -519,9 +519,9 @@ func TestActionsExcludeEachOther(t *testing.T) {
 	begin("component.stop", `{"component":"broker"}`, 2)
 	for name, c := range map[string]struct{ action, params, want string }{
 		"on a base": {"base.restart", `{"base":"base-1"}`,
-			`{"error":"base.kill…base/base-1…","code":"ModuleController.BaseInstanceUnderOperation"}`},
+			`{"error":"the action base.kill…base/base-1…","code":"ModuleController.BaseInstanceUnderOperation"}`},
 		"on a component": {"component.kill", `{"component":"broker"}`,
-			`{"error":"component.stop…component/broker…","code":"KouplelessBoard.OperationPlanMutualExclusion"}`},
+			`{"error":"the action component.stop…component/broker…","code":"KouplelessBoard.OperationPlanMutualExclusion"}`},
 	} {
 		if answer := s.ask(t, "POST", "/api/actions/"+c.action, c.params); answer.StatusCode != 409 ||
 			!matches(text(t, answer), c.want) {

@@ -146,7 +146,7 @@ func (w *boardState) lostRequests(now time.Time) (list []problem) {
 	for key, s := range w.streams {
 		if now.Sub(s.lostAt) < lossTime {
 			list = append(list, problem{code: requestsLost, about: key,
-				text:    fmt.Sprintf("requests of the stream %s are being lost", s.row.Name),
+				text:    fmt.Sprintf("the stream %s is losing requests", s.row.Name),
 				chinese: fmt.Sprintf("请求流 %s 正在丢失请求", s.row.Name)})
 		}
 	}

@@ -39,7 +39,7 @@ func ReadReport(path, run string) (*scenario.Run, error) {
 		}
 	}
 	if run != "" {
-		return nil, fmt.Errorf("%s has no run %q; it has %v", path, run, names)
+		return nil, fmt.Errorf("%s has no run %q; available: %v", path, run, names)
 	}
 	for _, x := range r.Runs {
 		if x.Result == scenario.Failed || x.Result == scenario.Errored {

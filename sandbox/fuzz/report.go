@@ -101,7 +101,7 @@ func (r *run) removeFiles(f *Failure) error {
 			continue
 		}
 		if err := os.Remove(filepath.Join(r.o.Corpus, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("removing a merged failure: %w", err)
+			return fmt.Errorf("removing the files of a merged failure: %w", err)
 		}
 	}
 	return nil

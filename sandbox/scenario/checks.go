@@ -81,7 +81,7 @@ func (e *execution) foreignPods(ctx context.Context) (all []events.PodStatus) {
 	}
 	pods, err := e.r.kube.Typed.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		e.r.o.Logger.Warn("cannot list the Pods of other namespaces", "run", e.in.name, "err", err)
+		e.r.o.Logger.Warn("could not list the Pods of all namespaces", "run", e.in.name, "err", err)
 		return nil
 	}
 	e.recorder.Read(func(v observe.Snapshot) {

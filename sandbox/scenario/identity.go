@@ -88,7 +88,7 @@ func (e *execution) createIdentity(ctx context.Context, kubeconfig string) error
 		err = writeKubeconfig(kubeconfig, e.r.o.Sandbox.Kubeconfig, e.in.name, token.Status.Token)
 	}
 	if err != nil {
-		return fmt.Errorf("creating an identity for the scripts of the run: %w", err)
+		return fmt.Errorf("creating the ServiceAccount and the kubeconfig for scripts: %w", err)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func (x *invariant) evaluate(data expr.Data, event string) {
 		return
 	}
 	if len(r.EmptyLists) > 0 {
-		x.last = fmt.Errorf("empty lists: %s", strings.Join(r.EmptyLists, ", "))
+		x.last = fmt.Errorf("these lists are empty: %s", strings.Join(r.EmptyLists, ", "))
 		return
 	}
 	x.compared++

@@ -286,7 +286,7 @@ func (e *execution) writeRequestLog(ctx context.Context, stream string) {
 		e.r.o.RequestLog(e.run, stream, record)
 	})
 	if err != nil {
-		e.r.o.Logger.Warn("cannot read the request log", "run", e.in.name, "stream", stream, "err", err)
+		e.r.o.Logger.Warn("could not read the request log", "run", e.in.name, "stream", stream, "err", err)
 	}
 }
 

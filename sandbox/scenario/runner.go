@@ -43,7 +43,7 @@ func newRunner(ctx context.Context, o Options) (*runner, error) {
 	}
 	status, err := o.Sandbox.Status(ctx, false)
 	if err != nil {
-		return nil, fmt.Errorf("reading the status of sandbox %q: %w", o.Sandbox.Name, err)
+		return nil, fmt.Errorf("requesting the status of sandbox %q: %w", o.Sandbox.Name, err)
 	}
 	r := &runner{o: o, status: status, inconclusive: map[int]*Run{}}
 	r.perform = func(ctx context.Context, i *instance) (*Run, func(context.Context) string) {

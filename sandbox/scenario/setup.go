@@ -130,7 +130,7 @@ func (e *execution) createNamespace(ctx context.Context) error {
 		return err == nil, err
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for the ServiceAccount of namespace %s: %w", e.in.name, err)
+		return fmt.Errorf("waiting for the default ServiceAccount of namespace %s: %w", e.in.name, err)
 	}
 	return nil
 }

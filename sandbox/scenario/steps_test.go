@@ -233,7 +233,7 @@ func TestInvariants(t *testing.T) {
 		{"true once", "", broken, []events.ModuleState{"ACTIVATED", "BROKEN", "ACTIVATED"},
 			failed(3, "never", "module base-1: stock:1 BROKEN")},
 		{"never compared", "", "traffic.exists(t, true)", []events.ModuleState{"ACTIVATED"},
-			Check{Name: "i", Expect: "holds", Result: Failed, Summary: "empty lists: traffic"}},
+			Check{Name: "i", Expect: "holds", Result: Failed, Summary: "these lists are empty: traffic"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -88,7 +88,7 @@ func DecodeBizOperation(data []byte) (Answer, error) {
 		return Answer{}, err
 	}
 	if w.Response.Code == "" {
-		return Answer{}, fmt.Errorf("the answer to %.80q has no code", w.Command)
+		return Answer{}, fmt.Errorf("the answer to %.80q has no code field", w.Command)
 	}
 	a, err := w.Response.answer()
 	if err == nil {
@@ -118,7 +118,7 @@ func DecodeBatchInstall(data []byte) (BatchResult, error) {
 		return BatchResult{}, err
 	}
 	if w.Response.Code == "" {
-		return BatchResult{}, fmt.Errorf("the answer to %.80q has no code", w.Command)
+		return BatchResult{}, fmt.Errorf("the answer to %.80q has no code field", w.Command)
 	}
 	a, err := w.Response.answer()
 	if err != nil {
@@ -156,7 +156,7 @@ func DecodeHTTPAnswer(body []byte, request Request) (Answer, error) {
 		return Answer{}, err
 	}
 	if w.Code == "" {
-		return Answer{}, fmt.Errorf("the answer to %q has no code", request.Command)
+		return Answer{}, fmt.Errorf("the answer to %q has no code field", request.Command)
 	}
 	a, err := w.answer()
 	if err != nil {

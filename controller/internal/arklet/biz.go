@@ -101,7 +101,7 @@ type wireBiz struct {
 func (w *wireBiz) UnmarshalJSON(entry []byte) error {
 	type plain wireBiz
 	if entry[0] != '{' {
-		return fmt.Errorf("%.40q is not a module", entry)
+		return fmt.Errorf("%.40q is not a JSON object", entry)
 	}
 	if err := json.Unmarshal(entry, (*plain)(w)); err != nil {
 		w.bad = fmt.Errorf("decoding a biz: %.200s", err.Error())

@@ -55,7 +55,7 @@ func DecodeHealth(body []byte) (Health, error) {
 	}
 	jvm := w.Data.HealthData.JVM
 	if jvm == nil {
-		return Health{}, fmt.Errorf("the health document has no jvm field")
+		return Health{}, fmt.Errorf("the answer to health has no jvm field")
 	}
 	return Health{
 		MetaspaceUsed:      orUnlimited(jvm.Used),

@@ -43,7 +43,7 @@ var ErrDropped = fmt.Errorf("ignored an invalid list entry: %w", ErrLimit)
 func CheckIdentity(identity string) error {
 	switch {
 	case identity == "":
-		return fmt.Errorf("%w: empty identity", ErrLimit)
+		return fmt.Errorf("%w: the identity is empty", ErrLimit)
 	case strings.ContainsAny(identity, "/+#"):
 		return fmt.Errorf("%w: identity %.80q contains /, + or #", ErrLimit, identity)
 	}

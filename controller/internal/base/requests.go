@@ -335,7 +335,7 @@ func (d *RequestTracker) Modules(ctx context.Context, identity string, notBefore
 		case <-ctx.Done():
 			cause := context.Cause(ctx)
 			if last != nil {
-				cause = fmt.Errorf("%w; before that: %w", cause, last)
+				cause = fmt.Errorf("%w; previous error: %w", cause, last)
 			}
 			return Snapshot{},
 				fmt.Errorf("queryAllBiz on base %q: %w (%w)", d.registry.DisplayName(identity), ErrNoAnswer, cause)

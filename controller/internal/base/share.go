@@ -34,7 +34,8 @@ func sourceKey(address string) netip.Prefix {
 // the lock.
 func (r *Registry) checkCapacity(from tunnel.Origin) (tunnel.Rejection, error) {
 	if len(r.bases) >= r.opts.MaxBases {
-		return tunnel.TooMany, fmt.Errorf("%d bases are registered, which is the maximum (MAX_BASES)", len(r.bases))
+		return tunnel.TooMany, fmt.Errorf(
+			"%d bases are registered, which is the maximum; increase MAX_BASES to register more", len(r.bases))
 	}
 	if n := r.sources[sourceKey(from.Peer)]; n >= r.opts.MaxPerAddress && !from.Certified {
 		return tunnel.TooManyOfAddress,

@@ -48,7 +48,7 @@ func Serve(ctx context.Context, server *http.Server, l net.Listener, wait time.D
 	go func() { served <- server.Serve(l) }()
 	select {
 	case err := <-served:
-		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
+		return fmt.Errorf("serving HTTP on %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
@@ -57,7 +57,7 @@ func Serve(ctx context.Context, server *http.Server, l net.Listener, wait time.D
 		_ = server.Close()
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
+		return fmt.Errorf("serving HTTP on %s: %w", l.Addr(), err)
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 type Pod struct {
 	// Key identifies the Pod to the caller.
 	Key string
-	// IsReady is true if the Pod is Ready in the API server. Ready is true if the Pod should be Ready.
-	IsReady, Ready bool
+	// IsReady is true if the Pod is Ready in the API server. ShouldBeReady is true if the Pod should be Ready.
+	IsReady, ShouldBeReady bool
 	// Superseded is true if the Pod becomes Not Ready only because a newer Pod replaces it.
 	Superseded bool
 	// Version is the version that the Pod requests. Active reports whether the module list of the base shows the
@@ -41,16 +41,16 @@ const SupersedeDelay = time.Second
 func Admit(pods []Pod, now time.Time) (admitted []Pod, recheckAfter time.Duration) {
 	var readySince time.Time // of the last Pod that stays Ready
 	for _, p := range pods {
-		if p.IsReady && p.Ready && p.ReadySince.After(readySince) {
+		if p.IsReady && p.ShouldBeReady && p.ReadySince.After(readySince) {
 			readySince = p.ReadySince
 		}
 	}
 	for _, p := range pods {
-		up, down := !p.IsReady && p.Ready, p.IsReady && !p.Ready
+		up, down := !p.IsReady && p.ShouldBeReady, p.IsReady && !p.ShouldBeReady
 		left := readySince.Add(SupersedeDelay).Sub(now)
 		switch {
 		case up && slices.ContainsFunc(pods, func(other Pod) bool {
-			return other.IsReady && other.Ready && other.Version != p.Version &&
+			return other.IsReady && other.ShouldBeReady && other.Version != p.Version &&
 				(p.Outdated && !other.Outdated || !p.Active)
 		}):
 		case down && p.Superseded && left > 0:
@@ -87,12 +87,12 @@ func Order(pods []Pod, isServedElsewhere func() bool) []Write {
 	stays := false
 	for _, p := range pods {
 		switch {
-		case p.IsReady && !p.Ready:
+		case p.IsReady && !p.ShouldBeReady:
 			turnNotReady = append(turnNotReady, Write{Key: p.Key})
-		case !p.IsReady && p.Ready:
+		case !p.IsReady && p.ShouldBeReady:
 			turnReady = append(turnReady, Write{Key: p.Key})
 		default:
-			stays = stays || p.Ready
+			stays = stays || p.ShouldBeReady
 			keepReady = append(keepReady, Write{Key: p.Key})
 		}
 	}

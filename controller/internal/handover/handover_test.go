@@ -9,8 +9,8 @@ import (
 )
 
 func TestOrder(t *testing.T) {
-	oldPod := Pod{Key: "old", IsReady: true, Ready: false}
-	newPod := Pod{Key: "new", IsReady: false, Ready: true}
+	oldPod := Pod{Key: "old", IsReady: true, ShouldBeReady: false}
+	newPod := Pod{Key: "new", IsReady: false, ShouldBeReady: true}
 	cases := []struct {
 		name   string
 		pods   []Pod
@@ -36,13 +36,14 @@ func TestOrder(t *testing.T) {
 			[]Write{{Key: "old", PreferDeletion: true}, {Key: "new"}},
 		},
 		{"and turns Not Ready when the new Pod is already Ready",
-			[]Pod{{Key: "old", IsReady: true, Superseded: true}, {Key: "new", IsReady: true, Ready: true}}, false,
+			[]Pod{{Key: "old", IsReady: true, Superseded: true},
+				{Key: "new", IsReady: true, ShouldBeReady: true}}, false,
 			[]Write{{Key: "old"}, {Key: "new"}}},
 		{"a first install is not a handover", []Pod{newPod}, false, []Write{{Key: "new"}}},
 		{"a lost module is not kept Ready", []Pod{oldPod}, false, []Write{{Key: "old"}}},
 		{
 			"another Pod on this base stays Ready",
-			[]Pod{oldPod, {Key: "stays", IsReady: true, Ready: true}, newPod}, false,
+			[]Pod{oldPod, {Key: "stays", IsReady: true, ShouldBeReady: true}, newPod}, false,
 			[]Write{{Key: "old"}, {Key: "new"}, {Key: "stays"}},
 		},
 	}
@@ -57,10 +58,10 @@ func TestOrder(t *testing.T) {
 
 func TestAdmit(t *testing.T) {
 	now := time.Date(2024, 7, 18, 12, 0, 0, 0, time.UTC)
-	readyPod := Pod{Key: "ready", IsReady: true, Ready: true, Version: "1", Active: true,
+	readyPod := Pod{Key: "ready", IsReady: true, ShouldBeReady: true, Version: "1", Active: true,
 		ReadySince: now.Add(-time.Minute)}
 	newPod := func(change func(*Pod)) Pod {
-		p := Pod{Key: "new", Ready: true, Version: "2", Active: true}
+		p := Pod{Key: "new", ShouldBeReady: true, Version: "2", Active: true}
 		change(&p)
 		return p
 	}

@@ -72,7 +72,7 @@ func (a *ark) run(ctx context.Context, fields []string) error {
 		return a.switchBiz(ctx, arklet.Module{Name: args[0], Version: args[1]})
 	}
 	return &usageError{text: fmt.Sprintf(
-		"command %q not found: a module has no shell and no files, only ark; see ark help",
+		"command %q not found: a module has no shell and no files, only the command ark; run ark help",
 		command), status: exitNotFound}
 }
 

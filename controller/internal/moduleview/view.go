@@ -121,7 +121,7 @@ func (v *Syncer) registerHandlers() error {
 			})
 			return
 		}
-		v.o.Logger.DebugContext(ctx, "watching Modules failed", "err", err)
+		v.o.Logger.DebugContext(ctx, "could not watch Modules", "err", err)
 	})
 	if err != nil {
 		return err

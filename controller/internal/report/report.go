@@ -40,7 +40,7 @@ type Counters struct {
 
 // Errors for invalid hook URLs.
 var (
-	errNoAddress    = errors.New("is not an https URL; separate several URLs with semicolons")
+	errNoAddress    = errors.New("is not a valid https URL; use https URLs with a host, separated by semicolons")
 	errNotEncrypted = errors.New("is an http URL, which exposes the token in transit; " +
 		"use https, or set REPORT_HOOKS_ALLOW_HTTP to true")
 )

@@ -123,9 +123,11 @@ func checkResponse(status int, text []byte) (permanent bool, err error) {
 	case 0:
 		return false, nil
 	case robotTooFast:
-		return false, fmt.Errorf("robot error %d: %s", answer.Code, message)
+		return false, fmt.Errorf("the robot returned the error code %d: %s", answer.Code, message)
 	case robotNoToken, robotForbidden:
-		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "robot error %d: %s", answer.Code, message)
+		return true, errcode.New(errcode.OtherUpstreamSecretAKError, "the robot returned the error code %d: %s",
+			answer.Code, message)
 	}
-	return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "robot error %d: %s", answer.Code, message)
+	return true, errcode.New(errcode.OtherUpstreamInvalidParameter, "the robot returned the error code %d: %s",
+		answer.Code, message)
 }

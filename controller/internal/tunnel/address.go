@@ -26,7 +26,7 @@ func ParseNetworks(text string) (Networks, error) {
 		}
 		prefix, err := netip.ParsePrefix(part)
 		if err != nil {
-			return nil, fmt.Errorf("%q is not a CIDR; use, for example, 10.0.0.0/8", part)
+			return nil, fmt.Errorf("%q is not a valid CIDR; use a network such as 10.0.0.0/8", part)
 		}
 		n = append(n, prefix.Masked())
 	}
@@ -91,7 +91,7 @@ func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 			ErrAddress, a)
 	case peer.IsValid() && a != peer:
 		return "", fmt.Errorf(
-			"%w: localIP %s is not the address %s that the message came from; BASE_NETWORKS can allow it", ErrAddress,
+			"%w: localIP %s is not the source address %s of the message; set BASE_NETWORKS to allow it", ErrAddress,
 			a, peer)
 	}
 	return a.String(), nil
@@ -102,7 +102,8 @@ func (n Networks) Check(named string, peer netip.Addr) (string, error) {
 func (n Networks) CheckUnproven(named string) (string, error) {
 	ip, err := n.Check(named, netip.Addr{})
 	if err == nil && len(n) > 0 && !n.contain(netip.MustParseAddr(ip)) {
-		return "", fmt.Errorf("%w: localIP %s is not in BASE_NETWORKS; add the network of the base", ErrAddress, ip)
+		return "", fmt.Errorf("%w: localIP %s is not in BASE_NETWORKS; add the network of the base to BASE_NETWORKS",
+			ErrAddress, ip)
 	}
 	return ip, err
 }

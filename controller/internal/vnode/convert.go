@@ -397,7 +397,7 @@ func Check(n *corev1.Node, info base.Info, networks tunnel.Networks) (base.Info,
 		return info, err
 	}
 	if n.Name != Name(info.Identity) && n.Name != namePrefix+info.Identity+"."+n.Labels[labels.Env] {
-		return info, fmt.Errorf("the name of the Node of base %q must be %s", info.Identity, Name(info.Identity))
+		return info, fmt.Errorf("the Node of base %q must have the name %s", info.Identity, Name(info.Identity))
 	}
 	if info.Tunnel != tunnel.MQTT && info.Tunnel != tunnel.HTTP {
 		return info, fmt.Errorf("unknown tunnel %q", info.Tunnel)

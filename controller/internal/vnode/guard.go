@@ -32,7 +32,7 @@ func (r *Reconciler) checkActing() {
 		r.stopServingAll()
 	case began:
 		r.opts.Logger.Info("this controller is active, because it holds a valid Lease", "epoch", r.ownLease.Epoch())
-		r.enqueueAll(false)
+		r.enqueueAll()
 	default:
 		r.reconcileTunnelsDown()
 	}
@@ -83,17 +83,26 @@ func (r *Reconciler) stopServingAll() {
 func (r *Reconciler) reconcileTunnelsDown() {
 	for _, key := range r.opts.Tunnels {
 		if r.opts.Cluster && r.ownLease.tunnelDownFor(key) >= r.opts.LeaseDuration && r.ownLease.reachableByPeers(key) {
-			r.enqueueAll(true)
+			r.enqueueOwned()
 		}
 	}
 }
 
-// enqueueAll schedules the reconciliation of all bases, or only of the bases that this controller serves.
-func (r *Reconciler) enqueueAll(served bool) {
+// enqueueAll schedules the reconciliation of all bases.
+func (r *Reconciler) enqueueAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for identity := range r.states {
+		r.queue.Add(identity)
+	}
+}
+
+// enqueueOwned schedules the reconciliation of the bases that this controller serves.
+func (r *Reconciler) enqueueOwned() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for identity, s := range r.states {
-		if s.owned || !served {
+		if s.owned {
 			r.queue.Add(identity)
 		}
 	}

@@ -54,8 +54,8 @@ type journal struct {
 	mayAct      func() bool
 	// readRecord returns the new install record of a base, if the base has a new one.
 	readRecord func(identity string) (installRecord, reading)
-	// renew schedules writing the Lease of the Node of a base.
-	renew func(identity string)
+	// enqueue schedules the reconciliation of a base, which writes the Lease of its Node.
+	enqueue func(identity string)
 
 	wakeup chan struct{} // signals run that records have changed
 
@@ -356,7 +356,7 @@ func (j *journal) moveToLeases(identities []string, waiting map[string][]chan st
 		p.onLease = p.journaled.At
 		p.waiting = append(p.waiting, waiting[identity]...)
 		delete(waiting, identity)
-		j.renew(identity)
+		j.enqueue(identity)
 	}
 	return moved
 }

@@ -128,7 +128,7 @@ func (j *journal) newest(ctx context.Context, identity string) (installRecord, e
 		began := j.clock.Now()
 		found, err := j.leases.List(ctx, metav1.ListOptions{LabelSelector: journalSelector(j.env)})
 		if err != nil {
-			return installRecord{}, fmt.Errorf("reading the journals of other controllers: %w", err)
+			return installRecord{}, fmt.Errorf("listing the journals of other controllers: %w", err)
 		}
 		o.listedAt, o.entries = began, map[string]installRecord{}
 		for i := range found.Items {

@@ -175,7 +175,7 @@ func New(opts Options, client kubernetes.Interface, nodes corev1listers.NodeList
 	r.journal = &journal{
 		leases: leases, env: opts.Env, holder: opts.Holder, clock: opts.Clock, timeScale: opts.TimeScale,
 		logger: opts.Logger,
-		mayAct: r.ownLease.MayAct, readRecord: r.tryRecord, renew: r.Enqueue,
+		mayAct: r.ownLease.MayAct, readRecord: r.tryRecord, enqueue: r.Enqueue,
 		wakeup: make(chan struct{}, 1), bases: map[string]*baseEntries{},
 		waiting: map[string][]chan struct{}{}, changed: map[string]bool{},
 	}
@@ -214,7 +214,7 @@ func (r *Reconciler) PeerSelector() string { return r.ownLease.selector() }
 func (r *Reconciler) HandlePeerLease(l *coordinationv1.Lease, deleted bool) {
 	r.ownLease.HandleLease(l, deleted)
 	if deleted {
-		r.enqueueAll(false)
+		r.enqueueAll()
 	}
 }
 

@@ -145,7 +145,7 @@ func (r *Reconciler) reportOwnership(s *state, reason ownership) {
 		r.opts.Recorder.Eventf(s.node, corev1.EventTypeWarning, api.ReasonForeignEnvironment,
 			"the base has connected to environment %q, but the Node belongs to environment %q; the base "+
 				"is not served; "+
-				"if no controller of that environment serves it, delete the Node",
+				"if no controller of that environment serves the base, delete the Node",
 			r.opts.Env, s.node.Labels[labels.Env])
 		r.opts.Logger.Warn("a base is not served because its Node belongs to another environment; if no controller of "+
 			"that environment serves it, delete the Node",

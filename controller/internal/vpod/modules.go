@@ -39,7 +39,7 @@ func modulesOf(pod *corev1.Pod, value func(types.NamespacedName, string) (string
 		switch {
 		case seen[c.Name]:
 			m.invalid = errcode.New(errcode.OtherUpstreamInvalidParameter,
-				"container name %q occurs twice: each module of a Pod needs a unique name", c.Name)
+				"container name %q occurs twice; use a unique name for each module of a Pod", c.Name)
 		case errors.Is(err, configmap.ErrPending):
 			m.pending = true
 		case err != nil:

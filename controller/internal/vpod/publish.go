@@ -97,9 +97,10 @@ func (p *Provider) publishStatuses(ctx context.Context, key slotKey, b base.Snap
 		byKey[string(v.uid)] = v
 		biz, _ := b.Module(key.module, v.module.Version)
 		pods = append(pods, handover.Pod{
-			Key: string(v.uid), IsReady: podstatus.IsReady(&before), Ready: podstatus.IsReady(&target),
-			Superseded: podstatus.IsSuperseded(&target),
-			Version:    v.module.Version, Active: biz.State == arklet.StateActivated, Outdated: v.outdated,
+			Key: string(v.uid), IsReady: podstatus.IsReady(&before),
+			ShouldBeReady: podstatus.IsReady(&target),
+			Superseded:    podstatus.IsSuperseded(&target),
+			Version:       v.module.Version, Active: biz.State == arklet.StateActivated, Outdated: v.outdated,
 			ReadySince: v.readySince,
 		})
 	}
@@ -204,7 +205,7 @@ func (p *Provider) writeInOrder(ctx context.Context, key slotKey, b base.Snapsho
 	}
 	ready := map[string]bool{}
 	for _, pod := range pods {
-		ready[pod.Key] = pod.Ready
+		ready[pod.Key] = pod.ShouldBeReady
 	}
 	first := byKey[pods[0].Key].pod
 	current := handoverKey{first.Namespace, key.module, first.Spec.NodeName}

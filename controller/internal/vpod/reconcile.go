@@ -242,7 +242,7 @@ func (p *Provider) execute(ctx context.Context, key slotKey, b base.Snapshot, ac
 			break
 		}
 		if err != nil { // the planner tries again later
-			p.opts.Logger.Debug("uninstalling a conflicting version failed", "base", b.Identity, "biz",
+			p.opts.Logger.Debug("could not uninstall a conflicting version", "base", b.Identity, "biz",
 				action.Conflicting.Identity(), "err", err)
 		}
 		b, err = p.uninstall(ctx, b, m, again)

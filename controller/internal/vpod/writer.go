@@ -87,7 +87,7 @@ func (w *writer) write(ctx context.Context, e *podRecord, pod *corev1.Pod,
 			return true, nil
 		}
 	}
-	return false, fmt.Errorf("updating the status of pod %s: 3 conflicts", nameOf(pod))
+	return false, fmt.Errorf("updating the status of pod %s: 3 attempts failed with a conflict", nameOf(pod))
 }
 
 // newestPod returns the Pod from the last write or from the informer, whichever is newer. The caller holds written.mu.

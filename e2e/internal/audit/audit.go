@@ -66,7 +66,7 @@ func Wrap(bin, folder string, without ...string) error {
 			0o700) //nolint:gosec // the file is executed
 	}
 	if err != nil {
-		return fmt.Errorf("creating a control plane with audit logs: %w", err)
+		return fmt.Errorf("writing the audit policy and the control plane script: %w", err)
 	}
 	return nil
 }

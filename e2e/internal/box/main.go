@@ -57,7 +57,7 @@ func (b *Box) races() error {
 	for _, log := range logs {
 		text, err := os.ReadFile(log)
 		if err != nil {
-			return fmt.Errorf("checking for data races: %w", err)
+			return fmt.Errorf("reading a log to check for data races: %w", err)
 		}
 		if _, report, found := bytes.Cut(text, []byte("WARNING: DATA RACE")); found {
 			return fmt.Errorf("%s has a data race:\n%s", filepath.Base(log), report[:min(len(report), 4<<10)])

@@ -144,7 +144,7 @@ func (p *Process) listens(ctx context.Context) error {
 		case <-p.done:
 			return fmt.Errorf("mosquitto has exited: %s", p.log.String())
 		case <-ctx.Done():
-			return fmt.Errorf("mosquitto did not start to listen: %w; log: %s", err, p.log.String())
+			return fmt.Errorf("mosquitto does not accept connections: %w; log: %s", err, p.log.String())
 		}
 	}
 }

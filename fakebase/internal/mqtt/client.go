@@ -24,7 +24,7 @@ var ErrNotConnected = errors.New("mqtt: client is not connected")
 var ErrTooManyInFlight = errors.New("mqtt: too many publishes in flight")
 
 // ErrRefused is wrapped by the error of a connection attempt that the broker refused.
-var ErrRefused = errors.New("mqtt: connection refused by broker")
+var ErrRefused = errors.New("mqtt: connection refused by the broker")
 
 // The defaults of the Paho client. The default of MaxInFlight comes from arklet.
 const (
@@ -94,7 +94,7 @@ func (c *Client) Run(ctx context.Context) error {
 			if pause == firstPause {
 				level = slog.LevelWarn // once per outage
 			}
-			c.opts.Logger.Log(ctx, level, "connecting to broker failed", "client", c.opts.ClientID, "retry", pause,
+			c.opts.Logger.Log(ctx, level, "could not connect to the broker", "client", c.opts.ClientID, "retry", pause,
 				"err", err)
 		default:
 			pause = firstPause

@@ -254,9 +254,9 @@ func TestRunErrorsAndLimits(t *testing.T) {
 	}{
 		{"bad credentials", []byte{0x20, 2, 0, 5}, "5: " + ErrRefused.Error()},
 		{"unexpected packet", []byte{0xd0, 0}, "type 13"},
-		{"invalid header", []byte{0x2f, 0}, "decoding packet header"},
-		{"invalid length", []byte{0x20, 0xff, 0xff, 0xff, 0xff, 0xff}, "decoding packet length"},
-		{"packet too large", []byte{0x20, 0xff, 0xff, 0xff, 0x7f}, "is larger than"},
+		{"invalid header", []byte{0x2f, 0}, "decoding the packet header"},
+		{"invalid length", []byte{0x20, 0xff, 0xff, 0xff, 0xff, 0xff}, "decoding the packet length"},
+		{"packet too large", []byte{0x20, 0xff, 0xff, 0xff, 0x7f}, "the maximum is"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

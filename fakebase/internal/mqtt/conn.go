@@ -80,7 +80,7 @@ func (cn *conn) handshake() error {
 	}
 	switch {
 	case ack.FixedHeader.Type != packets.Connack:
-		return fmt.Errorf("broker answered CONNECT with packet type %d", ack.FixedHeader.Type)
+		return fmt.Errorf("the broker answered CONNECT with packet type %d", ack.FixedHeader.Type)
 	case ack.ReasonCode != 0:
 		return fmt.Errorf("return code %d: %w", ack.ReasonCode, ErrRefused)
 	}
@@ -122,12 +122,12 @@ func (cn *conn) handle() error {
 	case packets.Suback:
 		for _, code := range pk.ReasonCodes {
 			if code >= 0x80 {
-				cn.opts.Logger.Warn("broker refused a subscription", "client", cn.opts.ClientID, "code", code)
+				cn.opts.Logger.Warn("the broker refused a subscription", "client", cn.opts.ClientID, "code", code)
 			}
 		}
 	case packets.Pingresp:
 	default:
-		return fmt.Errorf("unexpected packet type %d from broker", pk.FixedHeader.Type)
+		return fmt.Errorf("unexpected packet type %d from the broker", pk.FixedHeader.Type)
 	}
 	return nil
 }
@@ -139,14 +139,14 @@ func (cn *conn) next() (packets.Packet, error) {
 		return pk, err
 	}
 	if err := pk.FixedHeader.Decode(head); err != nil {
-		return pk, fmt.Errorf("decoding packet header: %w", err)
+		return pk, fmt.Errorf("decoding the packet header: %w", err)
 	}
 	size, _, err := packets.DecodeLength(cn.br)
 	switch {
 	case err != nil:
-		return pk, fmt.Errorf("decoding packet length: %w", err)
+		return pk, fmt.Errorf("decoding the packet length: %w", err)
 	case size > maxPacket:
-		return pk, fmt.Errorf("packet of %d bytes is larger than %d", size, maxPacket)
+		return pk, fmt.Errorf("the packet has %d bytes; the maximum is %d", size, maxPacket)
 	}
 	pk.FixedHeader.Remaining = size
 	body := make([]byte, size)
@@ -158,7 +158,7 @@ func (cn *conn) next() (packets.Packet, error) {
 		err = pk.ConnackDecode(body)
 	case packets.Publish:
 		if pk.FixedHeader.Qos > 1 {
-			return pk, errors.New("message with QoS 2; the client subscribes with QoS 1 only")
+			return pk, errors.New("received a message with QoS 2, although the client subscribed with QoS 1")
 		}
 		err = pk.PublishDecode(body)
 	case packets.Puback:
@@ -228,7 +228,7 @@ func (cn *conn) send(encode func(*bytes.Buffer) error) error {
 	}
 	buf := bytes.NewBuffer(cn.out)
 	if err := encode(buf); err != nil {
-		return fmt.Errorf("encoding packet: %w", err)
+		return fmt.Errorf("encoding the packet: %w", err)
 	}
 	cn.out = buf.Bytes()
 	if !cn.writing {
@@ -281,7 +281,7 @@ func (cn *conn) tick() {
 	half := cn.opts.scaled(KeepAlive) / 2
 	idle := time.Since(*cn.lastRead.Load())
 	if idle >= 3*half {
-		cn.opts.Logger.Debug("no packets from the broker, closing the connection", "client", cn.opts.ClientID)
+		cn.opts.Logger.Debug("received no packets from the broker; closing the connection", "client", cn.opts.ClientID)
 		cn.close()
 		return
 	}

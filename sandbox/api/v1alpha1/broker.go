@@ -50,7 +50,7 @@ func ParseBrokerURL(text string) (BrokerAddress, error) {
 	if p := u.Port(); p != "" {
 		port, err = strconv.Atoi(p)
 		if err != nil || port < 1 || port > 65535 {
-			return BrokerAddress{}, fmt.Errorf("has the port %q; it must be between 1 and 65535", p)
+			return BrokerAddress{}, fmt.Errorf("has the port %q; use a port from 1 to 65535", p)
 		}
 	}
 	return BrokerAddress{Addr: net.JoinHostPort(u.Hostname(), strconv.Itoa(port)), TLS: scheme.tls,
@@ -91,7 +91,7 @@ func (v *validator) broker(b *Broker, path *field.Path) {
 	}
 	if b.PasswordFile != "" && b.Username == "" && at.Username == "" {
 		v.add(field.Required(path.Child("username"),
-			"passwordFile requires a user name; set it, or remove passwordFile"))
+			"set the user name for passwordFile, or remove passwordFile"))
 	}
 	if (b.CertFile == "") != (b.KeyFile == "") {
 		v.invalid(path.Child("certFile"), b.CertFile, "must be set together with keyFile; set both or neither")

@@ -174,7 +174,7 @@ func (c *Controller) Unmet(needs *ControllerNeeds) error {
 				fmt.Errorf("the scenario needs the variable %s of the module controller, but the sandbox runs a "+
 					"command whose "+
 					"spec.controller.env does not have it; "+
-					"add it there if this command reads it", name))
+					"add the variable if this command reads it", name))
 		}
 	}
 	return errors.Join(errs...)
@@ -184,7 +184,7 @@ func (v *validator) controllerInExistingCluster(s *Spec, path *field.Path) {
 	broker := field.NewPath("spec", "broker")
 	if s.Controller.Image == "" {
 		v.add(field.Required(path.Child("image"),
-			"the nodes of an existing cluster pull the image of the controller; build it with make image-controller, "+
+			"the nodes of an existing cluster pull the controller image; build it with make image-controller, "+
 				"push it to a registry that the nodes can reach, and set its name"))
 	}
 	switch at, err := ParseBrokerURL(s.Broker.URL); {

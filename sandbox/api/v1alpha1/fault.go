@@ -373,7 +373,7 @@ func (v *validator) checkUsedFields(target FaultTarget, spec faultSpec, f *Fault
 	}
 	switch {
 	case spec.needs != "" && !slices.Contains(names, spec.needs):
-		v.add(field.Required(childPath(at, spec.needs), fmt.Sprintf("kind %s requires it", f.Kind)))
+		v.add(field.Required(childPath(at, spec.needs), fmt.Sprintf("kind %s requires this field", f.Kind)))
 	case f.RetryAfter != 0 && f.Status != 429:
 		v.forbid(at.Child("retryAfter"), "requires status 429")
 	}

@@ -229,10 +229,11 @@ var checks = map[string]func(text string) string{
 	},
 	"identifier": func(text string) string {
 		return problemUnless(identifier.MatchString(text),
-			"must consist of letters, digits and _, and not begin with a digit, because expressions use it")
+			"must consist of letters, digits and _, and not begin with a digit, because expressions use the name")
 	},
 	"variable": func(text string) string {
-		return problemUnless(identifier.MatchString(text), "is not the name of an environment variable")
+		return problemUnless(identifier.MatchString(text),
+			"is not a valid environment variable name; use letters, digits and _, and do not begin with a digit")
 	},
 	"quantity": func(text string) string {
 		q, err := resource.ParseQuantity(text)

@@ -69,7 +69,7 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 		v.forbid(cluster, "requires the provider existing; set spec.provider to existing, or remove this field")
 	case s.Provider == ProviderExisting && s.Cluster.Context == "":
 		v.add(field.Required(cluster.Child("context"),
-			"the provider existing requires the name of a context; see: kubectl config get-contexts"))
+			"set the name of a kubeconfig context; list the contexts with: kubectl config get-contexts"))
 	}
 	v.pods(s, fleet)
 	if s.Speed > 1 && (s.Provider == ProviderKind || s.Provider == ProviderExisting) {
@@ -115,7 +115,7 @@ func (v *validator) pods(s *Spec, fleet *field.Path) {
 			"requires the provider kind or existing, whose nodes run Pods")
 	case s.Provider == ProviderExisting && s.Fleet.Image == "":
 		v.add(field.Required(fleet.Child("image"),
-			"the nodes of an existing cluster pull the image of bases; build it with make "+
+			"the nodes of an existing cluster pull the base image; build it with make "+
 				"image-fakebase, push it to a registry that the nodes can reach, and set its name"))
 	}
 	if s.Fleet.AgentImage != "" && s.Provider == ProviderKind {

@@ -92,7 +92,7 @@ func New(o Options) (*Broker, error) {
 		l.log.Debug("client disconnected", "err", err)
 	}
 	if err := errors.Join(server.AddHook(hook, nil), server.AddHook(earlier, nil)); err != nil {
-		return nil, errors.Join(fmt.Errorf("preparing the broker: %w", err), l.tcp.Close())
+		return nil, errors.Join(fmt.Errorf("adding the hooks of the broker: %w", err), l.tcp.Close())
 	}
 	return &Broker{listener: l, server: server, memoryServer: memoryServer, passwords: passwords}, nil
 }

@@ -140,7 +140,7 @@ func NewLink(o LinkOptions) (*Link, error) {
 func (l *Link) Open(ctx context.Context) error {
 	if err := l.start(ctx); err != nil {
 		if port := l.o.Port; port != 0 {
-			err = fmt.Errorf("%w; set spec.broker.port to another port than %d, or to 0 for a free port", err, port)
+			err = fmt.Errorf("%w; set spec.broker.port to a port other than %d, or to 0 to use a free port", err, port)
 		}
 		return err
 	}

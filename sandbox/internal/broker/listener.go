@@ -81,7 +81,7 @@ func (l *listener) run(ctx context.Context) {
 			break
 		}
 		if err != nil {
-			l.log.Warn("accepting connections failed", "addr", l.Addr(), "err", err)
+			l.log.Warn("could not accept connections", "addr", l.Addr(), "err", err)
 			time.Sleep(acceptPause)
 			continue
 		}

@@ -91,7 +91,7 @@ func ServerVersion(ctx context.Context, config *rest.Config) (string, error) {
 		err = json.Unmarshal(data, &info)
 	}
 	if err != nil {
-		return "", fmt.Errorf("requesting the version of %s: %w", config.Host, err)
+		return "", fmt.Errorf("requesting the Kubernetes version of %s: %w", config.Host, err)
 	}
 	return info.GitVersion, nil
 }

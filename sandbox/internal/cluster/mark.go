@@ -51,10 +51,10 @@ func (e *OtherSandboxError) Error() string {
 			"another cluster",
 			MarkNamespace, MarkName)
 	case Owner{Sandbox: e.Owner.Sandbox}:
-		return fmt.Sprintf("the cluster belongs to sandbox %q; take that sandbox down first, or choose another cluster",
+		return fmt.Sprintf("the cluster belongs to sandbox %q; stop that sandbox first, or choose another cluster",
 			e.Owner.Sandbox)
 	default:
-		return fmt.Sprintf("the cluster belongs to sandbox %q of %s; take that sandbox down first, or choose another "+
+		return fmt.Sprintf("the cluster belongs to sandbox %q of %s; stop that sandbox first, or choose another "+
 			"cluster; if that directory no longer exists, delete ConfigMap %s/%s in the cluster",
 			e.Owner.Sandbox, e.Owner.Place, MarkNamespace, MarkName)
 	}

@@ -49,7 +49,7 @@ func (d *Daemon) api() http.Handler {
 	return mux
 }
 
-// noResult adapts a function that returns only an error to a control method, whose result is then empty.
+// noResult wraps a function that returns only an error, for use as a control method with an empty result.
 func noResult[In any](f func(context.Context, In) error) func(context.Context, In) (rpc.Empty, error) {
 	return func(ctx context.Context, in In) (rpc.Empty, error) { return rpc.Empty{}, f(ctx, in) }
 }

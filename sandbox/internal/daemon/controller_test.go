@@ -76,10 +76,10 @@ func TestSetController(t *testing.T) {
 	}
 
 	for want, r := range map[string]control.ControllerRequest{
-		"must be between 1 and 9":   {Replicas: 99},
-		"is set by the sandbox":     {Env: map[string]string{"MQTT_PORT": "1"}},
-		"exit status 3":             {Env: map[string]string{roleVariable: "broken"}},
-		"is not the name of an env": {Env: map[string]string{"a b": "1"}},
+		"must be between 1 and 9": {Replicas: 99},
+		"is set by the sandbox":   {Env: map[string]string{"MQTT_PORT": "1"}},
+		"exit status 3":           {Env: map[string]string{roleVariable: "broken"}},
+		"is not a valid env":      {Env: map[string]string{"a b": "1"}},
 	} {
 		if _, err := b.SetController(t.Context(), r); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("request %+v: error %v; want %q", r, err, want)

@@ -75,7 +75,7 @@ func (d *Daemon) Repair(ctx context.Context, r control.RepairRequest) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(undo)) { // "module-controller" sorts last
 		if err := d.Act(ctx, control.ActRequest{Component: name, Action: undo[name]}); err != nil {
-			errs = append(errs, fmt.Errorf("action %s on %s: %w", undo[name], name, err))
+			errs = append(errs, fmt.Errorf("running action %s on component %s: %w", undo[name], name, err))
 			d.mu.Lock()
 			d.addRepair(r.Group, name, undo[name])
 			d.mu.Unlock()

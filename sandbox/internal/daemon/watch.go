@@ -49,9 +49,9 @@ func (d *Daemon) cleanUpGroup(running *assembly, group string) {
 		d.log.Warn("could not restore components that a group changed", "group", group, "err", err)
 	}
 	if removeErr != nil { // retry: the repair may have restored the API
-		err := d.deleteNodes(d.ending, running.nodes, running.fleet.IdentitiesOf(gone))
-		d.log.Warn("could not delete the Nodes of removed bases; retrying", "group", group, "err", removeErr,
-			"retryErr", err)
+		if err := d.deleteNodes(d.ending, running.nodes, running.fleet.IdentitiesOf(gone)); err != nil {
+			d.log.Warn("could not delete the Nodes of removed bases", "group", group, "err", removeErr, "retryErr", err)
+		}
 	}
 }
 

@@ -72,7 +72,7 @@ func Find(ctx context.Context, name string) (*Engine, error) {
 	}
 	switch len(reasons) {
 	case 0:
-		return nil, fmt.Errorf("%w: %q is neither docker nor podman", ErrNoEngine, name)
+		return nil, fmt.Errorf("%w: unsupported engine %q; use docker or podman", ErrNoEngine, name)
 	case 1:
 		return nil, fmt.Errorf("%w: %w", ErrNoEngine, reasons[0])
 	}

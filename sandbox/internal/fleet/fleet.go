@@ -290,7 +290,7 @@ func (f *Fleet) Restart(ctx context.Context, name string, newIdentity bool) (*Me
 	}
 	err = f.await(ctx, func() bool { return m.processes > before && (m.online || m.startsOffline) || m.ended })
 	if err != nil {
-		return nil, fmt.Errorf("restarting base %s: it has not reconnected: %w", m.HostName, err)
+		return nil, fmt.Errorf("restarting base %s: the base has not reconnected: %w", m.HostName, err)
 	}
 	return m, nil
 }

@@ -104,7 +104,7 @@ func (f *Fleet) resolveSet(s Set) (Set, fakebase.Options, error) {
 		}
 		q, err := resource.ParseQuantity(size.text)
 		if err != nil || q.Value() <= 0 {
-			errs = append(errs, fmt.Errorf("invalid %s %q: must be a size such as 256Mi", size.field, size.text))
+			errs = append(errs, fmt.Errorf("invalid %s %q; use a size such as 256Mi", size.field, size.text))
 		}
 		*size.to = q.Value()
 	}
@@ -182,7 +182,7 @@ func (f *Fleet) ownSet(s Set) (set v1alpha1.BaseSet, isNew bool, err error) {
 		for _, own := range f.own {
 			names = append(names, cmp.Or(own.Name, defaultSet))
 		}
-		return s.Spec, false, fmt.Errorf("unknown set of bases %q; sets: %s", name, strings.Join(names, ", "))
+		return s.Spec, false, fmt.Errorf("unknown set of bases %q; available: %s", name, strings.Join(names, ", "))
 	}
 	s.Spec.Name = name
 	return s.Spec, true, nil
@@ -225,7 +225,7 @@ func startsOffline(o fakebase.Options) bool {
 // kubernetes.io/hostname.
 func validHostName(name string) error {
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-		return fmt.Errorf("%w: host name %q (GROUP-SET-N) of a base: %s", ErrInvalid, name, problems[0])
+		return fmt.Errorf("%w: base host name %q (GROUP-SET-N): %s", ErrInvalid, name, problems[0])
 	}
 	return nil
 }

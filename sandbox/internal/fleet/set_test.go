@@ -254,7 +254,7 @@ func TestAddRejectsInvalidSets(t *testing.T) {
 	b := newFixture(t)
 	b.addSet(t, fleet.Set{Group: "a-b", Name: "c"}, 1)
 	for want, s := range map[string]fleet.Set{
-		"sets: base":                           {Name: "web"},
+		"available: base":                      {Name: "web"},
 		"exists and keeps its settings":        {Name: "base", Spec: v1alpha1.BaseSet{Version: "2"}},
 		"supported: mqtt, http":                {Group: "g", Spec: v1alpha1.BaseSet{Tunnel: "carrier pigeon"}},
 		"supported: newModule, default, multi": {Group: "g", Spec: v1alpha1.BaseSet{Activation: "always"}},
@@ -262,10 +262,10 @@ func TestAddRejectsInvalidSets(t *testing.T) {
 			Spec: v1alpha1.BaseSet{Metaspace: v1alpha1.Metaspace{Max: "much"}}},
 		"faults[1]": {Group: "g",
 			Spec: v1alpha1.BaseSet{Faults: []v1alpha1.Fault{{Kind: fault.KindDeaf}, {Kind: "meteor"}}}},
-		"negative":         {Group: "g", Spec: v1alpha1.BaseSet{InstallTime: &metav1.Duration{Duration: -1}}},
-		"is more than Max": {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: v1alpha1.Metaspace{Max: "1Mi"}}},
-		"GROUP-SET-N":      {Group: "Run_1"},
-		"a-b-c-1":          {Group: "a", Name: "b-c"},
+		"negative":             {Group: "g", Spec: v1alpha1.BaseSet{InstallTime: &metav1.Duration{Duration: -1}}},
+		"Metaspace.Max, which": {Group: "g", Spec: v1alpha1.BaseSet{Metaspace: v1alpha1.Metaspace{Max: "1Mi"}}},
+		"GROUP-SET-N":          {Group: "Run_1"},
+		"a-b-c-1":              {Group: "a", Name: "b-c"},
 	} {
 		if _, err := b.fleet.Add(t.Context(), s, 1); !errors.Is(err, fleet.ErrInvalid) ||
 			!strings.Contains(err.Error(), want) {

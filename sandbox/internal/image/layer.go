@@ -28,7 +28,7 @@ type Layer struct {
 func OpenLayer(path string) (*Layer, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("opening layer: %w", err)
+		return nil, fmt.Errorf("opening the layer: %w", err)
 	}
 	defer func() { _ = f.Close() }() // only read
 	d := digest.Canonical.Digester()

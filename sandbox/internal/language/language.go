@@ -85,7 +85,7 @@ func (c *Catalogue) Check() error {
 		switch {
 		case t.EN == "" && t.ZH == "":
 		case t.EN == "" || t.ZH == "":
-			errs = append(errs, fmt.Errorf("a language is missing: %+v", t))
+			errs = append(errs, fmt.Errorf("a text is missing in one language: %+v", t))
 		case strings.ContainsFunc(t.EN, isHan) || !strings.ContainsFunc(t.ZH, isHan) && t.ZH != t.EN:
 			errs = append(errs, fmt.Errorf("a text is in the wrong language: %+v", t))
 		case !slices.Equal(en, zh):

@@ -53,10 +53,10 @@ func TestCatalogueCheck(t *testing.T) {
 	for _, tt := range []struct{ en, zh, want string }{
 		{"{base} is Ready", "{base} 为 Ready 状态", ""},
 		{"kubectl get {kind}", "kubectl get {kind}", ""},
-		{"no base", "", "a language is missing"},
+		{"no base", "", "a text is missing in one language"},
 		{"no base", "no node", "in the wrong language"},
 		{"没有基座", "没有基座", "in the wrong language"},
-		{"{base} is Ready", "{node} 为 Ready 状态", "different arguments, [{base}] and [{node}]"},
+		{"{base} is Ready", "{node} 为 Ready 状态", "the arguments [{base}], but the Chinese text has [{node}]"},
 	} {
 		var c language.Catalogue
 		c.Text(tt.en, tt.zh)

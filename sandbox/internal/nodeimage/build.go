@@ -59,7 +59,7 @@ type builder struct {
 // concurrently.
 func Build(ctx context.Context, o Options) (*image.Image, error) {
 	if runtime.GOOS != "linux" {
-		return nil, fmt.Errorf("node images can only be built on Linux; mmdebstrap is not available on %s",
+		return nil, fmt.Errorf("node images can be built only on Linux, because mmdebstrap is not available on %s",
 			runtime.GOOS)
 	}
 	if o.Suite == "" {
@@ -69,7 +69,7 @@ func Build(ctx context.Context, o Options) (*image.Image, error) {
 		o.Progress = func(string, time.Duration) {}
 	}
 	if err := os.MkdirAll(o.Cache, 0o755); err != nil { //nolint:gosec // a cache of public packages
-		return nil, fmt.Errorf("creating the cache: %w", err)
+		return nil, fmt.Errorf("creating the cache directory: %w", err)
 	}
 	b := &builder{Options: o}
 	var err error

@@ -31,7 +31,7 @@ func (b *builder) program(name string) string { return b.cached("bin/" + name) }
 // Go build cache.
 func (b *builder) programs(ctx context.Context) error {
 	if err := os.MkdirAll(b.cached("bin"), 0o755); err != nil { //nolint:gosec // a cache of public packages
-		return fmt.Errorf("creating the cache: %w", err)
+		return fmt.Errorf("creating the directory for binaries: %w", err)
 	}
 	minor := strings.Split(b.kubernetes, ".")[1]
 	version := ""

@@ -44,7 +44,7 @@ func (b *builder) rootfs(ctx context.Context) (string, error) {
 		err = os.WriteFile(hook, text, 0o755) //nolint:gosec // a script that others read in the image
 	}
 	if err != nil {
-		return "", fmt.Errorf("writing the hook of mmdebstrap: %w", err)
+		return "", fmt.Errorf("writing the mmdebstrap hook: %w", err)
 	}
 	return b.debian(ctx, "root file system", "rootfs", nodePackages, string(text),
 		"--variant=essential", "--customize-hook="+shellQuoted(hook)+` "$1"`)

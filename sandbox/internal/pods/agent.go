@@ -25,7 +25,7 @@ const (
 func (p *Pods) EnsureAgent(ctx context.Context) error {
 	if err := p.apply(ctx, p.statefulSet(AgentName, 1, p.o.AgentImage, agentProgram, agent.Command,
 		"--"+agent.Idle)); err != nil {
-		return fmt.Errorf("creating the StatefulSet of the traffic agent: %w", err)
+		return fmt.Errorf("applying the StatefulSet of the traffic agent: %w", err)
 	}
 	return nil
 }

@@ -44,17 +44,17 @@ func (p *Pods) execute(ctx context.Context, pod string, log io.Writer, command .
 		}, scheme.ParameterCodec)
 	sockets, err := remotecommand.NewWebSocketExecutor(p.o.Config, "GET", request.URL().String())
 	if err != nil {
-		return nil, fmt.Errorf("preparing to execute a command in Pod %s: %w", pod, err)
+		return nil, fmt.Errorf("creating an exec client for Pod %s: %w", pod, err)
 	}
 	old, err := remotecommand.NewSPDYExecutor(p.o.Config, "POST", request.URL())
 	if err != nil {
-		return nil, fmt.Errorf("preparing to execute a command in Pod %s: %w", pod, err)
+		return nil, fmt.Errorf("creating an exec client for Pod %s: %w", pod, err)
 	}
 	executor, err := remotecommand.NewFallbackExecutor(sockets, old, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("preparing to execute a command in Pod %s: %w", pod, err)
+		return nil, fmt.Errorf("creating an exec client for Pod %s: %w", pod, err)
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	theirIn, in := io.Pipe()

@@ -65,7 +65,7 @@ func (p *Pods) Ensure(ctx context.Context, number int) error {
 		return nil // another caller has added the Pods
 	}
 	if err := p.apply(ctx, p.statefulSet(Name, number, p.o.Image, program, "--idle")); err != nil {
-		return fmt.Errorf("creating the StatefulSet of bases: %w", err)
+		return fmt.Errorf("applying the StatefulSet of bases: %w", err)
 	}
 	p.addPods(number)
 	return nil

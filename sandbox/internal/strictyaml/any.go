@@ -49,7 +49,8 @@ func (w *walker) plain(n *yaml.Node, path string) any {
 			w.reportRewritten(n, strconv.FormatFloat(v, 'f', -1, 64), path)
 			return v
 		}
-		w.problem(OutOfRange, n.Line, path, "%s is a number that JSON does not support; quote it", n.Value)
+		w.problem(OutOfRange, n.Line, path,
+			"%s is a number that JSON does not support; use a finite number, or quote it", n.Value)
 		return nil
 	}
 	return n.Value

@@ -267,7 +267,7 @@ func (w *walker) custom(n *yaml.Node, v reflect.Value, path string) {
 	if err != nil {
 		hint := ""
 		if v.Type().Name() == "Duration" {
-			hint = " as a time with its unit, such as 90s or 2m"
+			hint = " as a duration; use a value such as 90s or 2m"
 		}
 		w.problem(WrongType, n.Line, path, "%s cannot be read%s", describe(n, w.doc.source.from), hint)
 	}

@@ -25,7 +25,7 @@ var bootID = sync.OnceValues(func() (string, error) {
 func inspect(pid int) (usage, error) {
 	boot, err := bootID()
 	if err != nil {
-		return usage{}, fmt.Errorf("reading the boot id: %w", err)
+		return usage{}, fmt.Errorf("reading the boot ID: %w", err)
 	}
 	var stat procfs.ProcStat
 	proc, err := procfs.NewProc(pid)

@@ -41,7 +41,7 @@ var namePattern = regexp.MustCompile(`^[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?$`
 
 func validName(name string) error {
 	if !namePattern.MatchString(name) {
-		return fmt.Errorf("invalid component name %q: use letters, digits, dots and dashes", name)
+		return fmt.Errorf("invalid component name %q; use letters, digits, dots and dashes", name)
 	}
 	return nil
 }

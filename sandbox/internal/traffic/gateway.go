@@ -189,7 +189,7 @@ func (g *Gateway) refresh(key types.NamespacedName) {
 	if svc, is := obj.(*corev1.Service); err == nil && ok && is {
 		found, err := g.slices.ByIndex(byService, key.String())
 		if err != nil {
-			g.o.Logger.Error("looking up EndpointSlices failed", "service", key, "err", err)
+			g.o.Logger.Error("could not look up EndpointSlices", "service", key, "err", err)
 		}
 		list := make([]*discoveryv1.EndpointSlice, 0, len(found))
 		for _, f := range found {

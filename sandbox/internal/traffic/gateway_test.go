@@ -49,8 +49,8 @@ func createService(t testing.TB, c *fake.Clientset, s *corev1.Service) {
 	}
 }
 
-// waitForPick waits until the gateway selects the given endpoint. If it is empty, waitForPick waits until the Service
-// has no endpoint.
+// waitForPick waits until the gateway selects the Pod want. If want is empty, waitForPick waits until the Service has
+// no endpoint.
 func waitForPick(t *testing.T, g *Gateway, want string) {
 	t.Helper()
 	eventually(t, func() error {

@@ -114,7 +114,7 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 		t, ours := g.o.Targets.ByIP(host)
 		if addr, err := netip.ParseAddr(host); !ours && (err != nil || !g.o.Network.Contains(addr)) {
 			return nil, &forbiddenError{http.StatusForbidden,
-				fmt.Sprintf("no base has the address %s; the gateway connects only to bases and Services", host)}
+				fmt.Sprintf("no base has the address %s; use the address of a base, or SERVICE.NAMESPACE", host)}
 		}
 		t.IP = host
 		t = t.WithPort(port)
@@ -135,7 +135,8 @@ func (g *Gateway) dialHost(ctx context.Context, authority string) (net.Conn, err
 	g.mu.Unlock()
 	if !known {
 		return nil, &forbiddenError{http.StatusNotFound,
-			fmt.Sprintf("Service %s does not exist; the gateway connects only to bases and Services", route.key())}
+			fmt.Sprintf("Service %s does not exist; use an existing SERVICE.NAMESPACE, or the address of a base",
+				route.key())}
 	}
 	return g.Dial(ctx, route)
 }

@@ -24,9 +24,9 @@ func ClusterAddress(svc *corev1.Service, port string) (string, error) {
 	switch svc.Spec.ClusterIP {
 	case corev1.ClusterIPNone:
 		return "", fmt.Errorf(
-			"kube-proxy does not serve the headless Service %s; give it a clusterIP, or use via: bases", name)
+			"kube-proxy does not serve the headless Service %s; give the Service a clusterIP, or use via: bases", name)
 	case "":
-		return "", fmt.Errorf("kube-proxy does not serve Service %s: it has no clusterIP", name)
+		return "", fmt.Errorf("kube-proxy does not serve Service %s, which has no clusterIP", name)
 	}
 	p, ok := backendOf(svc, nil).port(port)
 	if !ok {

@@ -70,7 +70,7 @@ func (s Spec) resolve() (resolvedSpec, error) {
 		metav1.Duration{Duration: 2 * time.Second}).Duration}
 	var errs []error
 	if s.Module == "" {
-		errs = append(errs, errors.New("module is missing"))
+		errs = append(errs, errors.New("module is required"))
 	}
 	switch s.Via {
 	case v1alpha1.ViaService:
@@ -78,11 +78,11 @@ func (s Spec) resolve() (resolvedSpec, error) {
 			errs = append(errs, errors.New("service and namespace are required for via: service"))
 		}
 		if _, err := netip.ParseAddrPort(s.Address); s.Address != "" && err != nil {
-			errs = append(errs, fmt.Errorf("address %q is not an IP:port", s.Address))
+			errs = append(errs, fmt.Errorf("address %q is not valid; use IP:PORT", s.Address))
 		}
 	case v1alpha1.ViaBases:
 	default:
-		errs = append(errs, fmt.Errorf("via is %q: use %s or %s", s.Via, v1alpha1.ViaService, v1alpha1.ViaBases))
+		errs = append(errs, fmt.Errorf("via is %q; use %s or %s", s.Via, v1alpha1.ViaService, v1alpha1.ViaBases))
 	}
 	errs = append(errs,
 		checkRange("rate", p.rate, 1, maxRate), checkRange("timeout", p.timeout, time.Millisecond, maxTimeout),
@@ -123,7 +123,7 @@ func orDefault[T comparable](field *T, value T) {
 
 func checkRange[T int | time.Duration](name string, v, least, most T) error {
 	if v < least || v > most {
-		return fmt.Errorf("%s is %v: use a value from %v to %v", name, v, least, most)
+		return fmt.Errorf("%s is %v; use a value from %v to %v", name, v, least, most)
 	}
 	return nil
 }

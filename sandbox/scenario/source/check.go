@@ -118,8 +118,8 @@ func (s *Scenario) outputProblem(output string, e strictyaml.Expression) string 
 		return ""
 	}
 	if printed := s.doc.Line(at.String()); printed > e.Line {
-		return fmt.Sprintf("outputs.%s is not available yet; the step that sets it is later, in line %d", output,
-			printed)
+		return fmt.Sprintf("outputs.%s is not available yet; move this step after the step in line %d, which sets the "+
+			"output", output, printed)
 	}
 	return ""
 }
@@ -141,7 +141,8 @@ func (s *Scenario) unused(used usage, others Problems) Problems {
 	for _, name := range slices.Sorted(maps.Keys(s.Scenario.Spec.Matrix)) {
 		if !used["matrix."+name] && !isSuggested(name, others) {
 			problems = append(problems,
-				s.problem("spec.matrix["+name+"]", "unused matrix dimension; its runs would be identical"))
+				s.problem("spec.matrix["+name+"]",
+					"unused matrix dimension; remove it, because its runs would be identical"))
 		}
 	}
 	return problems

@@ -54,7 +54,8 @@ func Load(paths []string, o Options) ([]*Scenario, error) {
 			if other, twice := first[name]; twice {
 				found = append(found,
 					s.problem("metadata.name",
-						fmt.Sprintf("duplicate name %q; the scenario in %s has the same name", name, other)))
+						fmt.Sprintf("duplicate name %q, which the scenario in %s already has; choose another name",
+							name, other)))
 			}
 			first[name] = s.File
 		}

@@ -21,7 +21,7 @@ type Scenario struct {
 	Scenario *v1alpha1.Scenario
 	// File is the path of the scenario file. Dir is the directory of the file.
 	File, Dir string
-	// Overrides maps the variables that Options.Vars overrides to their new values.
+	// Overrides contains the new values of the variables that Options.Vars overrides, by variable name.
 	Overrides map[string]any
 	// Cells lists the cells of the matrix, sorted by name. If the scenario has no matrix, Cells contains a single
 	// cell without values.

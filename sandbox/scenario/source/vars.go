@@ -105,7 +105,9 @@ func convertOverride(override, value any) (any, error) {
 	}
 	if wanted, isExpression := value.(string); value != nil && (!isExpression || !expr.HasExpression(wanted)) &&
 		reflect.TypeOf(override) != reflect.TypeOf(value) {
-		return nil, fmt.Errorf("%v has a different type than the value in the scenario, %v", override, value)
+		return nil, fmt.Errorf(
+			"%v has a different type than the value in the scenario; use a value of the same type as %v",
+			override, value)
 	}
 	return override, nil
 }

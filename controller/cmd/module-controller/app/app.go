@@ -122,7 +122,7 @@ func durationFlag(to *time.Duration, name, defaultText, usage string) *cli.Durat
 	f := signedDurationFlag(to, name, defaultText, usage)
 	f.Action = func(_ *cli.Context, d time.Duration) error {
 		if d < 0 {
-			return fmt.Errorf("%s is %s; use a value that is not negative", variable(name), d)
+			return fmt.Errorf("%s is %s; use 0 or a positive duration", variable(name), d)
 		}
 		return nil
 	}

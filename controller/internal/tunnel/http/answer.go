@@ -81,7 +81,7 @@ func check(c *call, body []byte) (tunnel.Rejection, error) {
 	}
 	switch {
 	case head.Code == "":
-		return tunnel.Malformed, fmt.Errorf("%w: the answer has no code", tunnel.ErrRefused)
+		return tunnel.Malformed, fmt.Errorf("%w: the answer has no code field", tunnel.ErrRefused)
 	case head.BaseIdentity != "" && head.BaseIdentity != c.to.Identity:
 		return tunnel.WrongIdentity,
 			fmt.Errorf("%w: base %.80q answered at the address of base %q", tunnel.ErrRefused, head.BaseIdentity,

@@ -86,7 +86,7 @@ func (t *Tunnel) Send(_ context.Context, to tunnel.Address, r arklet.Request) er
 		return nil
 	case arklet.CommandInstallBiz, arklet.CommandUninstallBiz, arklet.CommandSwitchBiz:
 		if t.running[to.Identity] >= maxOperations {
-			return fmt.Errorf("%d operations are in progress, which is the maximum for a base", maxOperations)
+			return fmt.Errorf("%d operations are in progress on this base, which is the maximum", maxOperations)
 		}
 		t.running[to.Identity]++
 		t.calls.Go(func() { t.operate(c) }) //nolint:contextcheck // The call outlives Send.

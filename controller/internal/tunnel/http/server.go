@@ -55,7 +55,8 @@ func (t *Tunnel) withToken(next http.Handler) http.Handler {
 			kind = "other"
 		}
 		t.refuse(w, tunnel.Origin{Tunnel: tunnel.HTTP, At: time.Now()}, kind, tunnel.Unauthorized,
-			errors.New("the request does not contain the token; set HTTP_TUNNEL_TOKEN to the token of the bases"))
+			errors.New("the request does not contain the expected token; "+
+				"set HTTP_TUNNEL_TOKEN to the token of the bases"))
 	})
 }
 
@@ -156,7 +157,7 @@ const (
 )
 
 var (
-	errTooLarge   = fmt.Errorf("body larger than %d KiB", maxBody>>10)
+	errTooLarge   = fmt.Errorf("the request body is larger than %d KiB", maxBody>>10)
 	errNoIdentity = errors.New("without an identity, which is required over HTTP")
 )
 
@@ -209,7 +210,8 @@ func (t *Tunnel) evicted(limit string) func(address netip.Prefix, connections, b
 	return func(address netip.Prefix, connections, bytes int) {
 		from := tunnel.Origin{Tunnel: tunnel.HTTP, IP: address.Addr().String(), At: time.Now()}
 		t.handler.Rejected(from, kindConnection, tunnel.TooMany, fmt.Errorf(
-			"exceeded the limit of %s; closed a connection from %s, the largest user (%d connections, %d bytes)",
+			"closed a connection from %[2]s, the largest user (%[3]d connections, %[4]d bytes), because the limit of "+
+				"%[1]s was exceeded",
 			limit, address, connections, bytes))
 	}
 }

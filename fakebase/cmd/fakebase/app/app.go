@@ -192,7 +192,7 @@ func serve(ctx context.Context, c *cli.Context, stdout, stderr io.Writer) error 
 			return err
 		}
 		if _, err := fmt.Fprintf(stdout, "control http://%s\n", ctl.addr()); err != nil {
-			return fmt.Errorf("printing control address: %w", err)
+			return fmt.Errorf("printing the control address: %w", err)
 		}
 		group.Go(func() error { return ctl.start(ctx) })
 	}
@@ -215,7 +215,7 @@ func openWeb(ctx context.Context, bases []*fakebase.Base, stdout io.Writer) erro
 			return err
 		}
 		if _, err := fmt.Fprintf(stdout, "web %s http://%s\n", b.Identity(), addr); err != nil {
-			return fmt.Errorf("printing web address: %w", err)
+			return fmt.Errorf("printing the web address: %w", err)
 		}
 	}
 	return nil

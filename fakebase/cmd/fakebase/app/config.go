@@ -110,7 +110,8 @@ func options(c *cli.Context, logger *slog.Logger) ([]fakebase.Options, error) {
 		out[i] = o
 		ip = ip.Next()
 		if !ip.IsValid() {
-			return nil, fmt.Errorf("--ip %s: fewer than %d addresses follow it", c.String("ip"), count)
+			return nil, fmt.Errorf("--ip %s: not enough addresses for %d bases; use a lower address",
+				c.String("ip"), count)
 		}
 	}
 	return out, nil

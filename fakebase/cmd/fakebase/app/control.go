@@ -50,7 +50,7 @@ func (c *control) start(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
 	defer stop()
 	if err := srv.Serve(c.ln); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving control endpoint: %w", err)
+		return fmt.Errorf("serving the control endpoint: %w", err)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (c *control) routes() http.Handler {
 	handleBase := func(pattern string, do func(*fakebase.Base, *http.Request) (any, int, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			out, status, err := any(nil), http.StatusNotFound, fmt.Errorf(
-				"no base has the identity %q; GET /bases lists the bases",
+				"no base has the identity %q; list the bases with: GET /bases",
 				r.PathValue("identity"))
 			for _, b := range c.bases {
 				if b.Identity() == r.PathValue("identity") {

@@ -147,7 +147,7 @@ func (c *ControlPlane) apiserverFlags() flags {
 }
 
 func (c *ControlPlane) controllerManagerFlags() flags {
-	f := c.controllerFlags(controllerManager)
+	f := c.commonFlags(controllerManager)
 	f.add("kubeconfig", c.kubeconfig(controllerManager))
 	f.add("leader-elect", "false") // see writeSchedulerConfig
 	f.add("kube-api-qps", strconv.Itoa(apiQPS))
@@ -172,7 +172,7 @@ func (c *ControlPlane) controllerManagerFlags() flags {
 }
 
 func (c *ControlPlane) schedulerFlags() flags {
-	f := c.controllerFlags(scheduler)
+	f := c.commonFlags(scheduler)
 	f.add("config", c.schedulerConfig())
 	return f
 }
@@ -205,8 +205,8 @@ func (c *ControlPlane) writeSchedulerConfig() error {
 // apiQPS is a client-side rate limit that is high enough to have no effect.
 const apiQPS = 10000
 
-// controllerFlags returns the flags that are common to the controller manager and the scheduler.
-func (c *ControlPlane) controllerFlags(name string) flags {
+// commonFlags returns the flags that are common to the controller manager and the scheduler.
+func (c *ControlPlane) commonFlags(name string) flags {
 	var f flags
 	f.add("authentication-kubeconfig", c.kubeconfig(name))
 	f.add("authorization-kubeconfig", c.kubeconfig(name))

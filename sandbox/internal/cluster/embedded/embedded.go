@@ -139,7 +139,7 @@ func (c *ControlPlane) prepare(context.Context) error {
 	}
 	if c.o.Wipe {
 		if err := os.RemoveAll(c.etcdDir()); err != nil {
-			return fmt.Errorf("deleting the data of etcd: %w", err)
+			return fmt.Errorf("deleting the etcd data: %w", err)
 		}
 	}
 	c.hadData = c.hasData()
@@ -181,7 +181,8 @@ func (c *ControlPlane) assignPorts(known ports, names ...string) error {
 		return err
 	}
 	if c.o.Listen.IsValid() && known[apiserver] != int(c.o.Listen.Port()) {
-		return fmt.Errorf("the Kubernetes API cannot listen on %s: the port is in use; choose another port", c.o.Listen)
+		return fmt.Errorf("the Kubernetes API cannot listen on %s: the port is in use; set another port "+
+			"in spec.api.listen", c.o.Listen)
 	}
 	if err := known.save(c.o.Dir); err != nil {
 		return err

@@ -181,13 +181,13 @@ func (p *Provider) waitForPermissions(ctx context.Context) error {
 	})
 	switch {
 	case apierrors.IsUnauthorized(last):
-		return fmt.Errorf("the API server of context %q rejects tokens of ServiceAccounts (%w); run the "+
+		return fmt.Errorf("the API server of context %q rejects ServiceAccount tokens (%w); run the "+
 			"controllers in the cluster, with koupsandbox fleet up", p.o.Context, last)
 	case last != nil:
 		err = last
 	}
 	if err != nil {
-		return fmt.Errorf("using the cluster as ServiceAccount %s/%s: %w", accountNamespace, p.account, err)
+		return fmt.Errorf("waiting for the permissions of ServiceAccount %s/%s: %w", accountNamespace, p.account, err)
 	}
 	return nil
 }

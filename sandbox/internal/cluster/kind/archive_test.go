@@ -65,7 +65,7 @@ func TestSaveAndLoadFail(t *testing.T) {
 		`case "$1" in info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';; *) exit 1;; esac`)
 	path := filepath.Join(t.TempDir(), "image.tar")
 	if _, err := SaveImage(t.Context(), "", path); err == nil ||
-		!strings.HasPrefix(err.Error(), "no image to save: docker has no node image") {
+		!strings.HasPrefix(err.Error(), "no image to save: docker has no kind node image") {
 		t.Errorf("SaveImage returned %v", err)
 	}
 	if _, err := LoadImages(t.Context(), "", path); err == nil ||

@@ -83,7 +83,8 @@ func (p *Provider) writeClientCA() {
 	}
 	path := filepath.Join(p.o.Dir, "cluster-ca.crt")
 	if err := state.WriteFile(path, p.config.CAData); err != nil {
-		p.o.Logger.Error("logs and exec of module Pods are not available", "err", err)
+		p.o.Logger.Error("could not write the CA certificate of the cluster; logs and exec of module Pods are not "+
+			"available", "err", err)
 		return
 	}
 	p.kubeletClientCA = path

@@ -140,7 +140,7 @@ func (g *guard) removePods(ctx context.Context, d *appsv1.DaemonSet) error {
 			GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(p.UID)),
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("removing Pod %s/%s from the Node of a base: %w", p.Namespace, p.Name, err))
+			errs = append(errs, fmt.Errorf("deleting Pod %s/%s on the Node of a base: %w", p.Namespace, p.Name, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -95,7 +95,7 @@ func New(o Options) (*Provider, error) {
 	}
 	p := &Provider{o: o, name: namePrefix + o.Owner.Sandbox}
 	if len(p.name) > maxName {
-		return nil, fmt.Errorf("sandbox name %q is too long for a kind cluster; the maximum is %d characters",
+		return nil, fmt.Errorf("sandbox name %q is too long for a kind cluster; use at most %d characters",
 			o.Owner.Sandbox, maxName-len(namePrefix))
 	}
 	var err error
@@ -151,7 +151,7 @@ func (p *Provider) findEngine(ctx context.Context) error {
 	}
 	found, err := engine.Find(ctx, name)
 	if err != nil {
-		return fmt.Errorf("%w; start an engine, or use --provider embedded, which needs none", err)
+		return fmt.Errorf("%w; start an engine, or use --provider embedded, which requires no engine", err)
 	}
 	p.engine = found
 	p.kind = kindcluster.NewProvider(providerOption(found), kindcluster.ProviderWithLogger(logger{p.o.Logger}))

@@ -58,7 +58,8 @@ func localImage(ctx context.Context, e *engine.Engine) (image string, err error)
 	candidates := (&Provider{engine: e}).imageCandidates(ctx)
 	image, err = firstPresent(ctx, e, candidates)
 	if err == nil && image == "" {
-		err = fmt.Errorf("%s has no node image; --provider kind pulls %s", e.Command, shortName(candidates[0]))
+		err = fmt.Errorf("%s has no kind node image; run koupsandbox up --provider kind to pull %s", e.Command,
+			shortName(candidates[0]))
 	}
 	return shortName(image), err
 }

@@ -23,8 +23,8 @@ const (
 // checkEngine returns an error if an engine does not meet the requirements of a kind cluster.
 func checkEngine(ctx context.Context, e *engine.Engine) error {
 	if e.Memory > 0 && e.Memory < minMemory {
-		return fmt.Errorf("%s has %.1f GB of memory, but a kind cluster needs %.1f GB; increase it, or use --provider "+
-			"embedded", e.Command, float64(e.Memory)/1e9, float64(minMemory)/1e9)
+		return fmt.Errorf("%s has %.1f GB of memory, but a kind cluster needs %.1f GB; increase the memory, or use "+
+			"--provider embedded", e.Command, float64(e.Memory)/1e9, float64(minMemory)/1e9)
 	}
 	switch { // kind has the same checks, but after it has created containers
 	case e.Rootless && e.CgroupV1:
@@ -67,8 +67,8 @@ func checkInotify(path string) error {
 	if err != nil || limit >= minInotify {
 		return nil //nolint:nilerr // as above
 	}
-	return fmt.Errorf("fs.inotify.max_user_instances is %d, which is too low for several clusters; increase it with: "+
-		"sysctl -w fs.inotify.max_user_instances=%d", limit, minInotify)
+	return fmt.Errorf("fs.inotify.max_user_instances is %d, which is too low for several clusters; increase the limit "+
+		"with: sysctl -w fs.inotify.max_user_instances=%d", limit, minInotify)
 }
 
 // providerOption returns the kind option that selects the engine.

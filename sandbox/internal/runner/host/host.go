@@ -172,7 +172,7 @@ func (r *Runner) start(ctx context.Context, x *replica, instance Instance, setti
 	for attempt := 1; ; attempt++ {
 		addrs, err := freePorts(Loopback, 3)
 		if err != nil {
-			return fmt.Errorf("choosing ports for %s: %w", x.name, err)
+			return fmt.Errorf("finding free ports for %s: %w", x.name, err)
 		}
 		instance.Metrics, instance.Health, instance.Heartbeats = addrs[0], addrs[1], addrs[2]
 		spec, err := r.o.Program.Process(instance)

@@ -465,7 +465,7 @@ func (c *Runner) pendingReplica(r Replica) (what string, fatal error) {
 	case r.stopped:
 		return "", nil
 	case r.Pod == "" || r.deleting || r.revision != c.revision:
-		return fmt.Sprintf("%s has no Pod of its current configuration yet", runner.ComponentName(r.Number)), nil
+		return fmt.Sprintf("%s has no Pod with its current configuration yet", runner.ComponentName(r.Number)), nil
 	case r.inBackOff && !r.killed:
 		return "", fmt.Errorf("%s keeps failing: Pod %s: %s", runner.ComponentName(r.Number), r.Pod, r.lastExit)
 	case !r.Ready:

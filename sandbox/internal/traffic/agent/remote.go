@@ -238,7 +238,7 @@ func (r *Remote) Summaries(ctx context.Context, group string) []traffic.Summary 
 		var err error
 		fresh, err = ask(ctx, s, summaries, group)
 		if err != nil {
-			r.o.Logger.Warn("reading the summaries of streams from the traffic agent failed", "group", group, "err",
+			r.o.Logger.Warn("could not read the stream summaries of the traffic agent", "group", group, "err",
 				err)
 		}
 	}
@@ -333,6 +333,6 @@ func (r *Remote) Drop(ctx context.Context, group string) {
 		err = s.delivered.Wait(ctx, dropped.Count)
 	}
 	if err != nil {
-		r.o.Logger.Error("dropping the streams of a group in the traffic agent failed", "group", group, "err", err)
+		r.o.Logger.Error("could not drop the streams of a group in the traffic agent", "group", group, "err", err)
 	}
 }

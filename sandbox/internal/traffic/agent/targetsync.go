@@ -56,7 +56,7 @@ func (t *targetSync) run(ctx context.Context, log *slog.Logger) {
 		if !equal(t.sent, is) {
 			if _, err := ask(ctx, t.session, setTargets, setTargetsRequest{t.id, is}); err != nil {
 				if ctx.Err() == nil && t.session.endErr() == nil {
-					log.Error("updating the targets of a stream in the traffic agent failed", "group", t.id.Group,
+					log.Error("could not update the targets of a stream in the traffic agent", "group", t.id.Group,
 						"stream", t.id.Name, "err", err)
 				}
 				return

@@ -96,7 +96,7 @@ func (e *Env) checkNames(a *ast.AST) Problems {
 			set, isBase := setOf(name)
 			switch {
 			case !isBase:
-				add(UnknownBase, fmt.Sprintf("invalid base name %q; names are SET-N, from 1", name))
+				add(UnknownBase, fmt.Sprintf("invalid base name %q; use SET-N, with N counted from 1", name))
 			case !slices.Contains(e.static.Sets, set):
 				add(UnknownSet, fmt.Sprintf("unknown set of bases %q%s", set, plain.DidYouMean(set, e.static.Sets)))
 			}
@@ -225,13 +225,13 @@ func noOverload(function, arguments string) string {
 	arguments = strings.ReplaceAll(arguments, "koupsandbox.", "")
 	switch m := operator.FindStringSubmatch(function); {
 	case function == "_[_]":
-		return fmt.Sprintf("[ ] does not accept %s", arguments)
+		return fmt.Sprintf("operator [ ] does not accept %s", arguments)
 	case function == "_?_:_":
-		return fmt.Sprintf("? : does not accept %s", arguments)
+		return fmt.Sprintf("operator ? : does not accept %s", arguments)
 	case function == "@in":
-		return fmt.Sprintf("in does not accept %s", arguments)
+		return fmt.Sprintf("operator in does not accept %s", arguments)
 	case m != nil:
-		return fmt.Sprintf("%s does not accept %s", m[1], arguments)
+		return fmt.Sprintf("operator %s does not accept %s", m[1], arguments)
 	}
 	return fmt.Sprintf("function %s does not accept %s", function, arguments)
 }

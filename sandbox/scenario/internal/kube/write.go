@@ -21,7 +21,7 @@ func (c *Client) Apply(ctx context.Context, o *unstructured.Unstructured, namesp
 		return ResourceKind{}, nil, err
 	}
 	if o.GetName() == "" {
-		return ResourceKind{}, nil, fmt.Errorf("metadata.name of an object of kind %s is missing", o.GetKind())
+		return ResourceKind{}, nil, fmt.Errorf("an object of kind %s has no name; set metadata.name", o.GetKind())
 	}
 	if outside := OutsideRun(o, !k.Namespaced, namespace); outside != "" {
 		return ResourceKind{}, nil, errors.New(outside)

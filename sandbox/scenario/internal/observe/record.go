@@ -51,7 +51,7 @@ func (w *Recorder) record(r schema.GroupVersionResource, o *unstructured.Unstruc
 func (w *Recorder) recordPod(at time.Time, o *unstructured.Unstructured, deleted bool) string {
 	var pod corev1.Pod
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &pod); err != nil {
-		w.o.Logger.Warn("cannot decode a Pod", "pod", o.GetName(), "err", err)
+		w.o.Logger.Warn("could not decode a Pod", "pod", o.GetName(), "err", err)
 		return "Pod " + o.GetName()
 	}
 	e := events.Event{Time: at, Pod: w.state.PodEvent(&pod, deleted)}
@@ -111,7 +111,7 @@ func (w *Recorder) recordEndpoints(at time.Time, changed *unstructured.Unstructu
 	for _, o := range parts {
 		var slice discoveryv1.EndpointSlice
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &slice); err != nil {
-			w.o.Logger.Warn("cannot decode an EndpointSlice", "slice", o.GetName(), "err", err)
+			w.o.Logger.Warn("could not decode an EndpointSlice", "slice", o.GetName(), "err", err)
 			continue
 		}
 		for _, p := range slice.Endpoints {

@@ -141,7 +141,7 @@ func (w *Recorder) CatchUp(ctx context.Context, s Subject) error {
 	}
 	all, at, err := w.listObjects(ctx, s)
 	if err != nil {
-		return fmt.Errorf("%w of %s: %w", ErrNoList, s.Resource.Resource, err)
+		return fmt.Errorf("%w of resource %s: %w", ErrNoList, s.Resource.Resource, err)
 	}
 	listed := map[string]bool{}
 	for _, o := range all {

@@ -107,7 +107,7 @@ func (s *commands) addBases(c *cli.Context, list []string) error {
 	}
 	if spec != nil {
 		if r.Set == "" {
-			return usageError{errors.New("the settings of bases require --set with the name of a new set")}
+			return usageError{errors.New("settings of bases require a new set; set its name with --set")}
 		}
 		r.Spec = spec
 	}

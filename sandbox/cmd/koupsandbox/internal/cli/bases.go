@@ -161,7 +161,7 @@ func (s *commands) removeBases(c *cli.Context, list []string) error {
 		}
 	}
 	if selections != 1 {
-		return usageError{fmt.Errorf("remove requires exactly one of: names of bases, --count, --group")}
+		return usageError{fmt.Errorf("base remove requires exactly one of: base names, --count, --group")}
 	}
 	return inSandbox(c, func(up *sandbox.Sandbox) error {
 		removed, err := up.RemoveBases(c.Context,

@@ -77,7 +77,7 @@ func (s *commands) runBench(c *cli.Context, paths []string) (err error) {
 	if file := c.String(baselineFlag); file != "" {
 		if o.Runs < bench.MinRuns {
 			return usageError{
-				fmt.Errorf("--baseline requires --runs %d or more; fewer runs give no noise estimate",
+				fmt.Errorf("--baseline requires --runs %d or more, because fewer runs give no noise estimate",
 					bench.MinRuns)}
 		}
 		o.Baseline, err = bench.Read(file)
@@ -167,7 +167,7 @@ func benchCounts(text string) (counts []int, err error) {
 	}
 	slices.Sort(counts)
 	if len(slices.Compact(slices.Clone(counts))) < len(counts) {
-		return nil, usageError{fmt.Errorf("--bases %s has a duplicate number", text)}
+		return nil, usageError{fmt.Errorf("--bases %s contains a number twice; use each number once", text)}
 	}
 	return counts, nil
 }

@@ -76,7 +76,7 @@ func (s *commands) runBoard(c *cli.Context, list []string) error {
 		return usageError{fmt.Errorf(
 			"a report cannot be combined with --name, --context, --kubeconfig or --in-cluster")}
 	case c.IsSet("run") && len(list) == 0:
-		return usageError{fmt.Errorf("--run requires a report; add its file")}
+		return usageError{fmt.Errorf("--run requires a report; pass the report file as an argument")}
 	case c.Bool(clusterFlag):
 		return s.boardInCluster(c)
 	case len(list) == 1:

@@ -21,7 +21,7 @@ import (
 func (s *commands) fuzz() *cli.Command {
 	return &cli.Command{
 		Name:  "fuzz",
-		Usage: "run random releases with random faults, and minimize failures to scenarios",
+		Usage: "run random releases with random faults, and shrink each failure to a minimal scenario",
 		Description: describe(
 			`Creates its own sandboxes and deletes them afterwards. Each schedule is a random scenario of
 bases, workloads and actions. A schedule fails if requests are lost, if a scenario check fails,

@@ -21,7 +21,7 @@ import (
 func (s *commands) compareFuzz(c *cli.Context, options fuzz.Options) error {
 	if c.IsSet("shrink") {
 		return usageError{errors.New(
-			"--shrink and --compare are mutually exclusive; a comparison does not minimize failures")}
+			"--shrink cannot be used with --compare, which does not shrink failures")}
 	}
 	if options.Parallel < 2 {
 		return usageError{errors.New("--compare requires --parallel 2 or more: one sandbox per configuration")}

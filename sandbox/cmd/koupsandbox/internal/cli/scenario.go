@@ -185,7 +185,7 @@ func parseVars(list []string) (map[string]any, error) {
 			return nil, usageError{fmt.Errorf("invalid --var %q; use NAME=VALUE", pair)}
 		}
 		if _, isSet := values[name]; isSet {
-			return nil, usageError{fmt.Errorf("--var %s is set twice", name)}
+			return nil, usageError{fmt.Errorf("--var %s is set twice; remove one of them", name)}
 		}
 		values[name] = value
 	}

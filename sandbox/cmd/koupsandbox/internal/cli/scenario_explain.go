@@ -15,7 +15,7 @@ import (
 func (s *commands) scenarioExplain() *cli.Command {
 	return &cli.Command{
 		Name:      "explain",
-		Usage:     "describe the fields, steps, faults and checks of scenarios, and the rules of lint",
+		Usage:     "describe scenario fields, steps, faults and checks, and lint rules",
 		ArgsUsage: "[TOPIC]",
 		Description: describe(
 			`TOPIC is a field path (spec.bases.tunnel), a step (traffic), a fault kind (crash), a check

@@ -122,7 +122,8 @@ func (s *commands) connectLive(c *cli.Context, o *lint.Options, manifests int) e
 		return nil
 	}
 	if manifests == 0 {
-		return usageError{fmt.Errorf("--%s compares manifests with a cluster, but the inputs are only scenarios",
+		return usageError{fmt.Errorf("--%[1]s compares manifests with a cluster, but the inputs are only scenarios; "+
+			"add manifests, or remove --%[1]s",
 			liveFlag)}
 	}
 	client, namespace, err := s.clusterClient(c)
@@ -168,7 +169,8 @@ func (s *commands) readInputs(paths []string) (scenarios []string, manifests []l
 	for _, path := range paths {
 		if path == "-" {
 			if s.In == nil {
-				return nil, nil, usageError{fmt.Errorf("nothing to check: the standard input is not available for -")}
+				return nil, nil, usageError{
+					fmt.Errorf("the input - requires the standard input, which is not available; use a file instead")}
 			}
 			text, err := io.ReadAll(s.In)
 			if err != nil {

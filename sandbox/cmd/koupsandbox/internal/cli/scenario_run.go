@@ -101,7 +101,7 @@ func (s *commands) runScenarios(c *cli.Context, paths []string) error {
 		return errors.Join(err, s.annotate(c, annotationsOf(scenarioFindings(err))))
 	}
 	if from := c.String("from-step"); from != "" && !slices.Contains(stepNames(scenarios), from) {
-		return usageError{fmt.Errorf("no scenario has the step %q; steps: %s", from,
+		return usageError{fmt.Errorf("no scenario has the step %q; available: %s", from,
 			strings.Join(stepNames(scenarios), ", "))}
 	}
 	if err := s.checkNeedsUp(c); err != nil {

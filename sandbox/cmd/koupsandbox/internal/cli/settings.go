@@ -145,8 +145,8 @@ func settings() []setting {
 				Category: brokerCategory}},
 		{"spec.wait", &cli.DurationFlag{Name: "wait",
 			Usage: "`DURATION`: maximum time for each step of the startup",
-			DefaultText: "1m (5m with kind or with bases in Pods), plus 15s per 1000 bases " +
-				"(4m per 1000 bases in an existing cluster)",
+			DefaultText: "1m, or 5m with kind or base Pods; plus 15s per 1000 bases, or 4m per 1000 bases in an " +
+				"existing cluster",
 			Category: sandboxCategory, EnvVars: []string{"KOUPSANDBOX_WAIT"}}},
 	}
 }

@@ -183,7 +183,7 @@ func CheckResult(r *scenario.Report) error {
 		errs = append(errs, fmt.Errorf("expected 2 runs, got %d", len(r.Runs)))
 	}
 	if len(errs) == 0 && cause != "" {
-		return fmt.Errorf("%w: %s; close other programs and run it again", errInconclusive, cause)
+		return fmt.Errorf("%w: %s; close other programs, and run the demo again", errInconclusive, cause)
 	}
 	return errors.Join(errs...)
 }

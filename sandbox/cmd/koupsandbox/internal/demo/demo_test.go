@@ -68,10 +68,10 @@ func TestBaseTracker(t *testing.T) {
 		{"old version removed first",
 			[]events.Event{module(0, "1", active), module(100, "1", "DEACTIVATED"), module(101, "1", ""),
 				module(120, "2", "RESOLVED"), module(441, "2", active)},
-			[]string{"! base-1: 1 is removed, no version is active", "! base-1: 2 is active after 341 ms"}},
+			[]string{"! base-1: 1 was removed; no version is active", "! base-1: 2 is active after 341 ms"}},
 		{"short gap that was reported",
 			[]events.Event{module(0, "1", active), module(100, "1", ""), module(102, "2", active)},
-			[]string{"! base-1: 1 is removed, no version is active", "! base-1: 2 is active after 2 ms"}},
+			[]string{"! base-1: 1 was removed; no version is active", "! base-1: 2 is active after 2 ms"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := &baseTracker{}
@@ -210,7 +210,8 @@ func TestCheckResult(t *testing.T) {
 	inconclusive := run(daemonSet, scenario.Errored, 900, 9)
 	inconclusive.Delay = 1100 * time.Millisecond
 	inconclusive.Failure = "inconclusive: this machine was delayed by up to 1.1 s: 9 requests lost"
-	want := "the demo is inconclusive: this machine was delayed by up to 1.1 s; close other programs and run it again"
+	want := "the demo is inconclusive: this machine was delayed by up to 1.1 s; " +
+		"close other programs, and run the demo again"
 	err := CheckResult(&scenario.Report{Runs: []*scenario.Run{run(deployment, scenario.Passed, 900, 0), inconclusive}})
 	if err == nil || err.Error() != want || !errors.Is(err, errInconclusive) {
 		t.Errorf("an inconclusive run: got %v, want %s", err, want)

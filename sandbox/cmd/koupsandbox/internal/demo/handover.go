@@ -30,7 +30,7 @@ func (p *baseTracker) apply(base string, e events.Event) (text string, bad bool)
 		p.since, p.before, p.reported = e.Time, old, false
 		if p.version(e.Module.Base, events.ModuleResolved) == "" { // no version is being installed
 			p.reported = true
-			return fmt.Sprintf("%s: %s is removed, no version is active", base, old), true
+			return fmt.Sprintf("%s: %s was removed; no version is active", base, old), true
 		}
 	case active != "" && old == "" && p.before != "":
 		gap := e.Time.Sub(p.since)

@@ -184,7 +184,8 @@ func writePages(language string, sections map[string][]table) error {
 	}
 	for name := range sections {
 		if !placed[name] {
-			return fmt.Errorf("no page of docs/%s has the section %s", language, name)
+			return fmt.Errorf("no page in docs/%s contains the marker of section %q; add <!-- generated: %s -->",
+				language, name, name)
 		}
 	}
 	return nil

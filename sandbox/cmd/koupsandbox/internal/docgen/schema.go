@@ -144,7 +144,7 @@ func definition(name string) (*jsonschema.Schema, error) {
 	}
 	d := s.Definitions[name]
 	if d == nil {
-		return nil, fmt.Errorf("the schema of scenarios has no %s", name)
+		return nil, fmt.Errorf("the scenario schema has no definition %q", name)
 	}
 	return d, nil
 }

@@ -34,7 +34,8 @@ func run() error {
 	flag.Parse()
 	programs := flag.Args()
 	if *name == "" || *arch == "" || *output == "" || len(programs) == 0 {
-		return errors.New("--name, --arch, --output and binaries are required; the image runs the first binary")
+		return errors.New("--name, --arch, --output and binaries are required; pass the binaries as arguments, first " +
+			"the binary to run")
 	}
 	layer, err := image.WriteLayer(*output+".layer", false, func(f *image.Files) error {
 		errs := []error{f.Dir("tmp", 0o1777), f.Dir("work", 0o1777)}

@@ -49,7 +49,7 @@ func plan(o *unstructured.Unstructured, name, version string) ([]operation, stri
 		root = "/spec/template"
 		inner, found, err := unstructured.NestedMap(o.Object, "spec", "template")
 		if err != nil || !found {
-			return nil, "", fmt.Errorf("no Pod template in spec.template; use a patch step")
+			return nil, "", fmt.Errorf("spec.template contains no Pod template; use a patch step")
 		}
 		content = inner
 	}
@@ -95,11 +95,11 @@ func container(spec corev1.PodSpec, name string) (int, error) {
 	known := strings.Join(names, ", ")
 	switch {
 	case name == "" && len(names) > 1:
-		return 0, fmt.Errorf("several modules; set module to one of: %s", known)
+		return 0, fmt.Errorf("the Pod has several modules; set module to one of: %s", known)
 	case name == "" && len(names) == 1:
 		name = names[0]
 	case !slices.Contains(names, name):
-		return 0, fmt.Errorf("unknown module %q; modules: %s", name, known)
+		return 0, fmt.Errorf("unknown module %q; available: %s", name, known)
 	}
 	return slices.IndexFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == name }), nil
 }
@@ -123,8 +123,8 @@ func versionPath(root, at string, c corev1.Container) (string, error) {
 				strings.NewReplacer("~", "~0", "/", "~1").Replace(key), nil
 		}
 	}
-	return "", fmt.Errorf("container %q computes %s from other values; change those values with a patch step", c.Name,
-		labels.VersionEnv)
+	return "", fmt.Errorf("container %q sets %s with valueFrom or a $(VAR) reference; change the referenced value "+
+		"with a patch step", c.Name, labels.VersionEnv)
 }
 
 var (

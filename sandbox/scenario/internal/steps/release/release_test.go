@@ -59,7 +59,7 @@ func TestPlan(t *testing.T) {
 		{"a version that refers to a variable",
 			deployment(strings.Replace(stock, "[{name: BIZ_VERSION, value: 1.0.0}]",
 				"[{name: A, value: 1.0.0}, {name: BIZ_VERSION, value: $(A)}]", 1)), "", "2.0.0",
-			nil, "computes BIZ_VERSION "},
+			nil, "sets BIZ_VERSION with valueFrom"},
 		{"no template", `{kind: ConfigMap}`, "", "2.0.0", nil, "Pod template"},
 	}
 	for _, tt := range tests {
