@@ -45,7 +45,8 @@ func TestCompareBaselines(t *testing.T) {
 		origin.At = origin.At.Add(time.Second)
 		c.registry.SetModules(origin, []arklet.Biz{{Name: "stock", Version: "1.0.0", State: state}})
 	}
-	if err := c.nodes.Informer().GetStore().Add(nodeOf("dev", base.Info{Identity: "a", Tunnel: tunnel.MQTT})); err != nil {
+	node := nodeOf("dev", base.Info{Identity: "a", Tunnel: tunnel.MQTT})
+	if err := c.nodes.Informer().GetStore().Add(node); err != nil {
 		t.Fatal(err)
 	}
 	listener{c}.Heartbeat(origin, arklet.Heartbeat{Name: "base", Active: true})

@@ -173,7 +173,8 @@ func TestClosedConnectionsAreReported(t *testing.T) {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
 	for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
-		if n := strings.Count(log.String(), "ModuleController.ResourceConstraned: closed a connection from "+ip); n != 1 {
+		want := "ModuleController.ResourceConstraned: closed a connection from " + ip
+		if n := strings.Count(log.String(), want); n != 1 {
 			t.Errorf("%s is logged %d times, want once:\n%s", ip, n, log.String())
 		}
 	}

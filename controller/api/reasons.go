@@ -39,8 +39,8 @@ const (
 	ReasonNotActivated = "BizNotActivated"
 	// ReasonReplacing means that the module is being replaced, because its image changed and its version did not.
 	ReasonReplacing = "ReplacingSameVersion"
-	// ReasonUninstalledFirst means that the base uninstalls the module, or has uninstalled it, to install the version of
-	// a newer Pod. The Pod has the install strategy uninstallThenInstall.
+	// ReasonUninstalledFirst means that the base uninstalls the module, or has uninstalled it, to install the version
+	// of a newer Pod. The Pod has the install strategy uninstallThenInstall.
 	ReasonUninstalledFirst = "UninstallThenInstall"
 	// ReasonBroken means that the base reports the module as BROKEN.
 	ReasonBroken = "BizBroken"

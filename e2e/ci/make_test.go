@@ -219,8 +219,9 @@ func TestMakeBuildShowsProgress(t *testing.T) {
 	numbers := regexp.MustCompile(`\d+:\d+|\d+ (minutes?|min|s\b)|find: .*\n`)
 	c.requireBuild(numbers, "Downloading Go modules\n"+
 		"Compiling 10 packages takes about N on 2 CPU cores. Later builds take seconds.\n"+
-		" 10 % compiled after N, about N left\n 20 % compiled after N, about N left\n 30 % compiled after N, about N left\n"+
-		" 40 % compiled after N, about N left\n 50 % compiled after N, about N left\n 60 % compiled after N, about N left\n"+
+		" 10 % compiled after N, about N left\n 20 % compiled after N, about N left\n"+
+		" 30 % compiled after N, about N left\n 40 % compiled after N, about N left\n"+
+		" 50 % compiled after N, about N left\n 60 % compiled after N, about N left\n"+
 		" 70 % compiled after N, about N left\n 80 % compiled after N, about N left\n"+
 		"100 % compiled after N, linking the binaries\nCompiled in N N.\n")
 	c.requireBuild(numbers, "Compiling koupsandbox\nCompiling module-controller\nCompiling fakebase\n")

@@ -58,8 +58,8 @@ func TestTunnels(t *testing.T) {
 	}
 }
 
-// TestModuleOfAnotherController checks that the controller can uninstall a module that another controller installed with
-// a bizModelVersion. A base of generation D rejects an uninstallBiz with another bizModelVersion (protocol 4.10).
+// TestModuleOfAnotherController checks that the controller can uninstall a module that another controller installed
+// with a bizModelVersion. A base of generation D rejects an uninstallBiz with another bizModelVersion (protocol 4.10).
 func TestModuleOfAnotherController(t *testing.T) {
 	t.Parallel()
 	ns, name := namespace(t), uniqueName()

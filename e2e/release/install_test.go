@@ -361,7 +361,8 @@ func TestInstallFromDirectory(t *testing.T) {
 		writeFile(t, filepath.Join(both, "checksums.txt"),
 			read(t, root, "v1.2.3/checksums.txt")+read(t, root, "v1.3.0/checksums.txt"))
 		writeFile(t, filepath.Join(both, "damaged", "checksums.txt"), read(t, root, "v1.3.0/checksums.txt"))
-		writeFile(t, filepath.Join(both, "damaged", strings.Fields(read(t, root, "v1.3.0/checksums.txt"))[1]), "damaged")
+		archive := strings.Fields(read(t, root, "v1.3.0/checksums.txt"))[1]
+		writeFile(t, filepath.Join(both, "damaged", archive), "damaged")
 		for want, args := range map[string][]string{
 			"has the version v1.3.0 instead of v1.2.3": {"--release", root + "/v1.3.0", "--version", "v1.2.3"},
 			"has more than one version":                {"--release", both},

@@ -48,7 +48,8 @@ const (
 	// KindFlapping reports matching modules, or the base if Match.Biz is its name, alternately as activated and
 	// deactivated, for one Period each (default 5 s) (state).
 	KindFlapping Kind = "flapping"
-	// KindMetaspaceFull makes the base report in its health that the metaspace is exhausted, and reject installs (state).
+	// KindMetaspaceFull makes the base report in its health that the metaspace is exhausted, and reject installs
+	// (state).
 	KindMetaspaceFull Kind = "metaspaceFull"
 	// KindActuatorDown sets the health of matching modules to DOWN, or that of the base if Match has no module (state).
 	KindActuatorDown Kind = "actuatorDown"

@@ -463,8 +463,8 @@ var (
 		"wait; to release without a gap, increase BIZ_VERSION with each jar",
 		"请等待；要无间隙地发布，每换一个 jar 都要提高 BIZ_VERSION")
 	msgUninstalledFirst = answer(GaveWay,
-		"{base} uninstalls this version of {module} before it installs the version of a newer Pod: the install strategy "+
-			"of that Pod is "+labels.UninstallThenInstall,
+		"{base} uninstalls this version of {module} before it installs the version of a newer Pod: the install "+
+			"strategy of that Pod is "+labels.UninstallThenInstall,
 		"{base} 先卸载 {module} 的这个版本，再安装更新的 Pod 的版本：该 Pod 的安装策略为 "+labels.UninstallThenInstall,
 		"check the newer Pod; if it fails, roll back: this version is installed again when the newer Pod is deleted",
 		"检查更新的 Pod；如果它失败则回滚：该 Pod 删除后，这个版本会重新安装")

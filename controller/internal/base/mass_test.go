@@ -264,7 +264,7 @@ func TestNoBaseIsRemovedWhileUnobserved(t *testing.T) {
 							t.Fatalf("base %s (%v) after %s of missed that could be heard", c.Identity, c,
 								missedFor[c.Identity])
 						}
-						if turned && all >= 3 && missing*2 >= all && within(missedFor, ids, c.Identity) {
+						if turned && all >= 3 && missing*2 > all && within(missedFor, ids, c.Identity) {
 							t.Fatalf("base %s (%v), one of %d of %d bases that miss heartbeats", c.Identity, c, missing,
 								all)
 						}

@@ -133,8 +133,8 @@ type planner struct {
 //   - A version from which the base has switched away is uninstalled after the drain. Until then, it may still process
 //     earlier requests.
 //   - Versions that no Pod has ever requested stay.
-//   - With the install strategy uninstallThenInstall, the base uninstalls all versions. Their Pods are drained first, on
-//     one base at a time. The versions of older Pods are not installed again, even if the newest version fails.
+//   - With the install strategy uninstallThenInstall, the base uninstalls all versions. Their Pods are drained first,
+//     on one base at a time. The versions of older Pods are not installed again, even if the newest version fails.
 func Next(in Input) Decision {
 	in.Memory = in.Memory.clone()
 	p := &planner{Input: in}

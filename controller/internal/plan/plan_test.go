@@ -638,13 +638,14 @@ func TestUninstallFirst(t *testing.T) {
 		failed      map[Attempt]Failure
 		want        Action
 	}{
-		"no permit yet":              {want: acquire},
-		"a Pod is still Ready":       {replacing: replacing(time.Time{}), want: Action{}},
-		"drain not over":             {replacing: replacing(now.Add(-time.Second)), want: Action{Wait: time.Second}},
-		"drained":                    {replacing: replacing(now.Add(-2 * time.Second)), want: install},
-		"old version gone":           {gone: true, want: install},
-		"failed, next attempt later": {gone: true, failed: failed(now.Add(time.Minute)), want: Action{Wait: time.Minute}},
-		"failed, next attempt due":   {gone: true, failed: failed(now), want: retry},
+		"no permit yet":        {want: acquire},
+		"a Pod is still Ready": {replacing: replacing(time.Time{}), want: Action{}},
+		"drain not over":       {replacing: replacing(now.Add(-time.Second)), want: Action{Wait: time.Second}},
+		"drained":              {replacing: replacing(now.Add(-2 * time.Second)), want: install},
+		"old version gone":     {gone: true, want: install},
+		"failed, next attempt later": {gone: true, failed: failed(now.Add(time.Minute)),
+			want: Action{Wait: time.Minute}},
+		"failed, next attempt due": {gone: true, failed: failed(now), want: retry},
 		"old Pod is being deleted": {terminating: true,
 			want: Action{Kind: DoUninstall, Module: arklet.Module{Name: "m", Version: "1"}}},
 	} {

@@ -69,8 +69,8 @@ type moduleState struct {
 	wasReady, installedForPod bool
 }
 
-// evaluate decides whether a container is Ready. oldStatus is the previous status of the container; nil if there is none.
-// inService reports whether the base can serve requests; see base.Snapshot.
+// evaluate decides whether a container is Ready. oldStatus is the previous status of the container; nil if there is
+// none. inService reports whether the base can serve requests; see base.Snapshot.
 //
 // A container is Ready if three conditions are met: the base lists the requested version as active, no newer Pod has
 // replaced the Pod, and the probes of the container succeed. A Pod whose spec was changed stays Ready with its

@@ -235,8 +235,8 @@ type Controller struct {
 	// this proxy. Default: false.
 	APIView bool `json:"apiView,omitempty"`
 
-	// Command is the binary of a custom controller and its first arguments. The sandbox runs it on this machine, once for
-	// each replica. Command, Args, Env, Files and Ready.HTTP are Go templates;
+	// Command is the binary of a custom controller and its first arguments. The sandbox runs it on this machine, once
+	// for each replica. Command, Args, Env, Files and Ready.HTTP are Go templates;
 	// docs/en/how-to/run-your-own-controller.md lists the available values. Default: none; the bundled controller is
 	// used.
 	Command []string `json:"command,omitempty" jsonschema:"minItems=1"`

@@ -204,7 +204,8 @@ func TestMaxBases(t *testing.T) {
 	for range 10 {
 		adding.Go(func() {
 			members, err := b.fleet.Add(t.Context(), fleet.Set{}, 3)
-			if err != nil && (!errors.Is(err, fleet.ErrInvalid) || !strings.Contains(err.Error(), "maximum in a sandbox is 20")) {
+			if err != nil && (!errors.Is(err, fleet.ErrInvalid) ||
+				!strings.Contains(err.Error(), "maximum in a sandbox is 20")) {
 				t.Error(err)
 			}
 			added.Add(int32(len(members)))

@@ -98,7 +98,8 @@ func (e *forbiddenError) Error() string { return e.text }
 func (g *Gateway) dialTunnel(ctx context.Context, authority string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(authority)
 	if err != nil || port == "" {
-		return nil, &forbiddenError{http.StatusBadRequest, fmt.Sprintf("CONNECT %s has no port; use HOST:PORT", authority)}
+		return nil, &forbiddenError{http.StatusBadRequest,
+			fmt.Sprintf("CONNECT %s has no port; use HOST:PORT", authority)}
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() && g.o.External(authority) {
 		return connect(ctx, Target{IP: host}, authority)

@@ -182,7 +182,8 @@ spec:
 	check.ContainsWords(t, got.Out, "warning bundled ModuleController V2")
 	got = run(t, home, "scenario", "lint", "--env", "dev", "HOME/named.yaml")
 	if got.Code != 1 || !strings.HasSuffix(got.Out,
-		"; tolerate the taint of that environment, or set --env and spec.env to your environment [toleration-other-env]\n") {
+		"; tolerate the taint of that environment, or set --env and spec.env to your environment "+
+			"[toleration-other-env]\n") {
 		t.Errorf("with a toleration of another environment: %+v", got)
 	}
 	r := run(t, home, "scenario", "lint", "-o", "json", "HOME/pod.yaml")
