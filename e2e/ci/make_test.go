@@ -173,7 +173,8 @@ func TestMakeBuildRefusesAnotherRelease(t *testing.T) {
 // TestMakeBuildNamesAllMissingPrograms checks that make build reports all missing programs in one message.
 func TestMakeBuildNamesAllMissingPrograms(t *testing.T) {
 	c := newCheckout(t)
-	for _, tool := range []string{"bash", "env", "sed", "awk", "mktemp", "rm", "dirname", "mkdir", "sh", "find", "make"} {
+	for _, tool := range []string{"bash", "env", "sed", "awk", "mktemp", "rm", "dirname", "mkdir",
+		"sh", "find", "make"} {
 		path, err := exec.LookPath(tool)
 		must(t, err)
 		must(t, os.Symlink(path, filepath.Join(c.programs, tool)))

@@ -641,7 +641,8 @@ var (
 	msgPeerNotFollowed = answer(PeerNotFollowed,
 		"the replicas of {workload} should equal the number of matching bases, but are 0; matching bases: {bases}",
 		"{workload} 的副本数应随基座增减，但仍为 0，而满足要求的基座有：{bases}",
-		"check that a module controller of its environment is running, without ENABLE_MODULE_DEPLOYMENT_CONTROLLER=false",
+		"check that a module controller of its environment is running, "+
+			"without ENABLE_MODULE_DEPLOYMENT_CONTROLLER=false",
 		"检查其环境中是否有 module controller 在运行，且 ENABLE_MODULE_DEPLOYMENT_CONTROLLER 不为 false")
 	msgPeerWithoutBases = answer(PeerWithoutBases,
 		"{workload} has 0 replicas, because no base matches: {cause}",
