@@ -18,11 +18,11 @@ const (
 	KindError Kind = "error"
 	// KindLatency delays the start of a command by Delay, or until the fault is cleared.
 	KindLatency Kind = "latency"
-	// KindHang makes a command hang until the base process ends, even if the fault is cleared. The command keeps its
+	// KindHang makes a command hang until the base process exits, even if the fault is cleared. The command keeps its
 	// lock.
 	KindHang Kind = "hang"
-	// KindCrash ends the base process during a matching command. If Match is empty, the process ends Delay after the
-	// fault is set. If Count is more than 1, each restarted process also ends after Delay.
+	// KindCrash kills the base process during a matching command. If Match is empty, the process is killed Delay
+	// after the fault is set. If Count is more than 1, each restarted process is also killed after Delay.
 	KindCrash Kind = "crash"
 	// KindSilent suppresses heartbeats. The base still executes commands.
 	KindSilent Kind = "silent"
@@ -85,9 +85,9 @@ type Match struct {
 
 // Restart describes the restart of a crashed base process.
 type Restart struct {
-	// After is the time between the crash and the restart. The default is also the minimum: 500 ms.
+	// After is the time between the crash and the restart. Default and minimum: 500 ms.
 	After Duration `json:"after,omitempty"`
-	// NewIdentity gives the restarted base a new random identity. Default: the identity stays the same.
+	// NewIdentity gives the restarted base a new random identity. Default: the identity does not change.
 	NewIdentity bool `json:"newIdentity,omitempty"`
 }
 

@@ -101,8 +101,8 @@ const (
 type KindCluster struct {
 	// Nodes is the number of nodes, including the control plane. Default: 1.
 	Nodes int `json:"nodes,omitempty" jsonschema:"minimum=1,maximum=10"` // a node uses about 300 MB of memory
-	// Engine is the container engine that runs the nodes. Other providers ignore it. Default: the first of the two
-	// engines that responds.
+	// Engine is the container engine that runs the nodes. Providers other than kind ignore the field. Default: the
+	// first of the two engines that responds.
 	Engine Engine `json:"engine,omitempty" jsonschema:"enum=docker,enum=podman"`
 	// Image is the node image. Default: kind's default node image, or the image that `make node-image` builds if only
 	// that image is available locally.
@@ -235,8 +235,8 @@ type Controller struct {
 	// this proxy. Default: false.
 	APIView bool `json:"apiView,omitempty"`
 
-	// Command is the binary of a custom controller and its first arguments. The sandbox runs it on this machine, once
-	// for each replica. Command, Args, Env, Files and Ready.HTTP are Go templates;
+	// Command is the binary of a custom controller and its first arguments. The sandbox runs the binary on this
+	// machine, once for each replica. Command, Args, Env, Files and Ready.HTTP are Go templates;
 	// docs/en/how-to/run-your-own-controller.md lists the available values. Default: none; the bundled controller is
 	// used.
 	Command []string `json:"command,omitempty" jsonschema:"minItems=1"`

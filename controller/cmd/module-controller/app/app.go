@@ -240,8 +240,8 @@ func (s *settings) flags() []cli.Flag {
 			"how long the Lease of this controller is valid; after it expires, another controller takes "+
 				"over the bases"),
 		leaseFlag(&o.NodeLease, "node-lease-duration", "40s",
-			"how long the Lease of a Node is valid; renewed after half of this time; must be shorter than "+
-				"--node-monitor-grace-period of kube-controller-manager"),
+			"how long the Lease of a Node is valid; the controller renews the Lease after half of this time; must be "+
+				"shorter than --node-monitor-grace-period of kube-controller-manager"),
 		durationFlag(&o.UnreachableAfter, "base-unreachable-after", "25s",
 			"how long a base may miss heartbeats before the Ready condition of its Node becomes Unknown"),
 		durationFlag(&o.DeadAfter, "base-dead-after", "60s",
@@ -250,17 +250,17 @@ func (s *settings) flags() []cli.Flag {
 			"how long missed heartbeats are ignored after the broker connection recovers; a negative value disables "+
 				"the grace period"),
 		intFlag(&o.MassOutage.Percent, "mass-silence-percent", 50, 0, 100,
-			"`percentage` of the bases of a tunnel; while more bases are unreachable, a network failure is assumed and "+
-				"no Node is deleted; 0 disables the detection"),
+			"`percentage` of unreachable bases of a tunnel above which a network failure is assumed and no Node is "+
+				"deleted; 0 disables the detection"),
 		intFlag(&o.MassOutage.MinBases, "mass-silence-min-bases", 3, 0, unlimited,
-			"minimum `number` of bases; with fewer bases, no network failure is assumed"),
+			"minimum `number` of bases of a tunnel for a network failure to be assumed"),
 		durationFlag(&o.MassOutage.Window, "mass-silence-window", "1m",
 			"time within which the bases must start to miss heartbeats for a network failure to be assumed"),
 		durationFlag(&o.MassOutage.MaxDuration, "mass-silence-at-most", "30m",
 			"maximum time for which a network failure is assumed"),
 		intFlag(&o.DeletionsPercent, "base-deletions-percent", 10, 0, 100,
-			"maximum `percentage` of all bases whose Nodes are deleted per minute because of missed heartbeats; at "+
-				"least one Node"),
+			"maximum `percentage` of all bases whose Nodes are deleted per minute because of missed heartbeats, "+
+				"but at least one Node"),
 		durationFlag(&o.HealthInterval, "health-interval", "10s", "time between two health checks of a base"),
 		durationFlag(&o.ListInterval, "list-interval", "15s", "time between two module list queries of a base"),
 		durationFlag(&o.InstallTimeout, "install-timeout", "5m", "maximum time for a base to install a module"),
@@ -273,9 +273,9 @@ func (s *settings) flags() []cli.Flag {
 		stringFlagNoDefault(&s.kubeconfig, "kubeconfig", "in-cluster configuration",
 			"kubeconfig `file` for the Kubernetes API"),
 		stringFlag(&o.MetricsAddr, "metrics-addr", ":9090",
-			"`address` that serves /metrics; an empty value disables it"),
+			"`address` that serves /metrics; an empty value disables the endpoint"),
 		stringFlag(&o.HealthAddr, "health-addr", ":8081",
-			"`address` that serves /healthz, /readyz and /tunnelz; an empty value disables it"),
+			"`address` that serves /healthz, /readyz and /tunnelz; an empty value disables the endpoints"),
 		boolFlag(&o.Profiling, "profiling", "serve /debug/pprof at the same address as /metrics"),
 		stringFlag(&s.level, "log-level", "info", "minimum `level` of log lines: debug, info, warn or error"),
 		stringFlag(&s.format, "log-format", "text", "`format` of log lines: text or json"),

@@ -204,7 +204,7 @@ func faultKinds(w *translations) ([]table, error) {
 		}
 		if kind.Title != target {
 			target = kind.Title
-			tables = append(tables, table{title: cell{"Kinds of the target " + target, "目标 " + target + " 的类型"}})
+			tables = append(tables, table{title: cell{"Fault kinds for the target " + target, "目标 " + target + " 的类型"}})
 		}
 		key := name
 		if target != "base" {
