@@ -149,14 +149,14 @@ func definition(name string) (*jsonschema.Schema, error) {
 	return d, nil
 }
 
-// stepKinds returns the table rows of the scenario step kinds. Step kinds with the same description share a row, whose
+// stepKinds returns the list of the scenario step kinds. Step kinds with the same description share an item, whose
 // description names them.
 func stepKinds(w *translations) ([]table, error) {
 	step, err := definition("Step")
 	if err != nil {
 		return nil, err
 	}
-	t := table{columns: []cell{{"Step", "步骤"}, {"What it does", "作用"}}}
+	var t table
 	before := ""
 	for i, one := range step.OneOf {
 		name := one.Required[0]
