@@ -51,7 +51,8 @@ const (
 	// KindMetaspaceFull makes the base report in its health that the metaspace is exhausted, and reject installs
 	// (state).
 	KindMetaspaceFull Kind = "metaspaceFull"
-	// KindActuatorDown sets the health of matching modules to DOWN, or that of the base if Match has no module (state).
+	// KindActuatorDown sets the health of matching modules to DOWN, or the health of the base if
+	// Match has no module (state).
 	KindActuatorDown Kind = "actuatorDown"
 	// KindUninstalled uninstalls matching modules, or all modules, Delay after the fault is set. The controller is not
 	// notified.

@@ -92,14 +92,14 @@ type BaseSet struct {
 	// Zone is the zone that each base reports. The controller sets it as the label topology.kubernetes.io/zone of the
 	// Node. Default: no zone.
 	Zone string `json:"zone,omitempty" check:"nodeLabel"`
-	// Labels lists further labels that each base reports for its Node. Labels of Kubernetes and Koupleless are not
+	// Labels lists additional labels that each base reports for its Node. Labels of Kubernetes and Koupleless are not
 	// allowed, except topology.kubernetes.io/region. Default: none.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Generation is the generation of the Koupleless runtime: A (1.3.1), B (1.3.2), C (1.3.3 and later) or D (1.4.3
 	// and later).
 	Generation Generation `json:"generation,omitempty" jsonschema:"enum=A,enum=B,enum=C,enum=D,default=C"`
 	// Env is the environment of the bases. The sandbox's controller ignores bases of other environments. Only
-	// scenarios can set it. Default: the environment of the sandbox.
+	// scenarios can set this field. Default: the environment of the sandbox.
 	Env string `json:"env,omitempty" check:"label"`
 	// Tunnel is the type of the tunnel between the bases and the controller.
 	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http,default=mqtt"`
@@ -287,7 +287,7 @@ type Action struct {
 	Delete *Delete `json:"delete,omitempty" jsonschema:"oneof_required=delete"`
 	// Scale sets the number of replicas of a workload.
 	Scale *Scale `json:"scale,omitempty" jsonschema:"oneof_required=scale"`
-	// Release releases a version of a module. It sets the image of the container, and BIZ_VERSION or the label or
+	// Release releases a version of a module: it sets the image of the container, and BIZ_VERSION or the label or
 	// annotation to which BIZ_VERSION refers. The step fails if the module already has this version.
 	Release *Release `json:"release,omitempty" jsonschema:"oneof_required=release"`
 	// Rollback returns a workload to an earlier revision, like `kubectl rollout undo`.

@@ -189,8 +189,8 @@ type Broker struct {
 	// TLS enables TLS on Port, with a certificate that the sandbox's CA signs. Default: false.
 	TLS bool `json:"tls,omitempty"`
 	// URL is the URL of an external broker: mqtt:// or mqtts:// (also tcp, ssl and tls), a host, and a port (default:
-	// 1883 or 8883). It may contain a user name, but no password. All broker fields except `port` and `tls` require `url`.
-	// Default: none; the embedded broker is used.
+	// 1883 or 8883). The URL may contain a user name, but no password. All broker fields except `port` and `tls`
+	// require `url`. Default: none; the embedded broker is used.
 	URL string `json:"url,omitempty"`
 	// Username is the user name for the external broker. Default: none.
 	Username string `json:"username,omitempty"`

@@ -151,7 +151,7 @@ func signedDurationFlag(to *time.Duration, name, defaultText, usage string) *cli
 func (s *settings) flags() []cli.Flag {
 	o := &s.Options
 	deployments := boolFlag(&o.Deployments, "enable-module-deployment-controller",
-		"set the replicas of peer Deployments, and answer the baseline queries of bases")
+		"set the replicas of peer Deployments, and answer baseline queries from bases")
 	deployments.Value = true
 	deployments.EnvVars = append(deployments.EnvVars, "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE")
 	moduleView := boolFlag(&o.ModuleView, "enable-module-view",
@@ -204,8 +204,8 @@ func (s *settings) flags() []cli.Flag {
 		moduleView,
 		boolFlag(&s.kubeletEnabled, "kubelet", "serve kubectl logs and kubectl exec for module Pods"),
 		stringFlag(&s.kubelet.Host, "kubelet-host", "",
-			"`address` to which the API server connects for logs and exec; Nodes publish it as InternalDNS, so the "+
-				"API server must not prefer InternalIP"),
+			"`address` to which the API server connects for logs and exec; Nodes publish the address as InternalDNS, so "+
+				"the API server must not prefer InternalIP"),
 		intFlag(&s.kubelet.Port, "kubelet-port", 10250, 0, 65535, "`port` for logs and exec; 0 selects a free port"),
 		stringFlagNoDefault(&s.kubelet.CertFile, "kubelet-tls-cert", "self-signed",
 			"`file` with the serving certificate for logs and exec"),
@@ -224,7 +224,7 @@ func (s *settings) flags() []cli.Flag {
 			"`rule` for Pods whose phase becomes Failed when a newer version of their module is active: unowned "+
 				"(Pods without a controller), never or always"),
 		boolFlag(&o.KeepSameVersion, "keep-same-version",
-			"do not replace a module whose image changes while BIZ_VERSION stays the same"),
+			"do not replace a module whose image changes while BIZ_VERSION does not change"),
 		boolFlag(&o.LeavePodTolerations, "leave-pod-tolerations",
 			"do not change the tolerations of module Pods; by default, the controller adds the toleration of this "+
 				"environment, and removes the default time limit for unreachable Nodes"),
@@ -276,7 +276,7 @@ func (s *settings) flags() []cli.Flag {
 			"`address` that serves /metrics; an empty value disables the endpoint"),
 		stringFlag(&o.HealthAddr, "health-addr", ":8081",
 			"`address` that serves /healthz, /readyz and /tunnelz; an empty value disables the endpoints"),
-		boolFlag(&o.Profiling, "profiling", "serve /debug/pprof at the same address as /metrics"),
+		boolFlag(&o.Profiling, "profiling", "serve /debug/pprof at the address of /metrics"),
 		stringFlag(&s.level, "log-level", "info", "minimum `level` of log lines: debug, info, warn or error"),
 		stringFlag(&s.format, "log-format", "text", "`format` of log lines: text or json"),
 	}

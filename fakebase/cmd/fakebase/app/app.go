@@ -125,7 +125,8 @@ func flags() []cli.Flag {
 		&cli.BoolFlag{Name: "stdio", Category: catOperator,
 			Usage: "run bases for the process that is connected to standard input and output; see package remote"},
 		&cli.DurationFlag{Name: "patience", Category: catOperator,
-			Usage:       "`duration` after which the bases stop if the connected process sends no data; requires --stdio",
+			Usage: "`duration` after which the bases stop if the connected process sends no data; requires " +
+				"--stdio",
 			DefaultText: "no limit"},
 		&cli.BoolFlag{Name: "idle", Category: catOperator,
 			Usage: "wait for a signal without starting bases, for Pods in which other processes run fakebase --stdio"},

@@ -55,8 +55,8 @@ func (s *commands) base() *cli.Command {
 				Action: inSandboxWithArgs(1, -1, "names of bases", s.restartBases),
 			},
 			{
-				Name: "kill", Usage: "kill base processes without disconnecting; to start the bases again, use base restart " +
-					"or up",
+				Name: "kill", Usage: "kill base processes without disconnecting; to start the bases again, use " +
+					"base restart or up",
 				ArgsUsage:   "BASE...",
 				Description: describe("", "koupsandbox base kill base-1", "koupsandbox base kill base-2 base-3"),
 				Flags:       []cli.Flag{sandboxNameFlag()},
