@@ -40,19 +40,19 @@ type FaultTrace struct {
 	ID   string     `json:"id"`
 	Kind fault.Kind `json:"kind"`
 	// State is set, cleared or fired (triggered). Faults of a state kind are never fired.
-	State FaultState `json:"state"`
+	State FaultChange `json:"state"`
 	// Code is the error code of the fault; may be empty.
 	Code string `json:"code,omitempty"`
 }
 
-// FaultState is the kind of a change of a fault.
-type FaultState string
+// FaultChange is the kind of a fault change: set, cleared or triggered.
+type FaultChange string
 
 // The possible changes of a fault.
 const (
-	FaultIsSet     FaultState = "set"
-	FaultCleared   FaultState = "cleared"
-	FaultTriggered FaultState = "fired"
+	FaultIsSet     FaultChange = "set"
+	FaultCleared   FaultChange = "cleared"
+	FaultTriggered FaultChange = "fired"
 )
 
 // Trace calls fn with all later traces until stop is called. Unlike Watch, Trace may call fn concurrently. The base
@@ -64,7 +64,7 @@ func (b *Base) trace(t Trace) {
 	b.tracers.Notify(t)
 }
 
-func (b *Base) traceFault(f *fault.Fault, s FaultState) {
+func (b *Base) traceFault(f *fault.Fault, s FaultChange) {
 	b.trace(Trace{Fault: &FaultTrace{ID: f.ID, Kind: f.Kind, State: s, Code: f.Code}})
 }
 

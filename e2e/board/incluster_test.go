@@ -146,7 +146,7 @@ func requireValidArguments(t *testing.T, r *liveBoard, d *appsv1.Deployment) {
 	t.Helper()
 	result, err := r.box.Run(t.Context(), d.Spec.Template.Spec.Containers[0].Args...)
 	check.Must(t, err)
-	if result.Status != 1 || !strings.Contains(result.Err, "--in-cluster must be used in a Pod") {
+	if result.Status != 1 || !strings.Contains(result.Err, "--in-cluster works only in a Pod") {
 		t.Errorf("exit status %d with the arguments of the container:\n%s%s", result.Status, result.Out, result.Err)
 	}
 }

@@ -53,7 +53,8 @@ type Sent struct {
 	Payload string `json:"payload,omitempty"`
 }
 
-// sentPackets returns the description of an MQTT packet. It returns nil for acknowledgements and pings.
+// sentPackets returns the entries for an MQTT packet: none for acknowledgements and pings, one for each filter of a
+// SUBSCRIBE packet, and one for any other packet.
 func sentPackets(pk packets.Packet) []Sent {
 	switch pk.FixedHeader.Type {
 	case packets.Connect:

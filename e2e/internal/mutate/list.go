@@ -46,14 +46,14 @@ var All = []Mutation{
 		Name: "replace-first", What: "All versions of a module are uninstalled before another one is installed",
 		Edits: []Edit{{
 			"controller/internal/vpod/reconcile.go",
-			`		b, err = p.install(ctx, key, b, m, again)
+			`		b, err = p.install(ctx, key, b, action, again)
 `,
 			`		for _, biz := range b.Modules {
 			if biz.Name == m.Name {
 				_, _ = p.uninstall(ctx, b, biz.Module(), nil)
 			}
 		}
-		b, err = p.install(ctx, key, b, m, again)
+		b, err = p.install(ctx, key, b, action, again)
 `,
 		}},
 	},

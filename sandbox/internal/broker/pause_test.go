@@ -10,8 +10,8 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
 )
 
-// pauseSeen is how long the test checks that no data is transferred during a pause.
-const pauseSeen = 200 * time.Millisecond
+// pauseCheckDuration is how long the test checks that no data is transferred during a pause.
+const pauseCheckDuration = 200 * time.Millisecond
 
 // TestPause checks that connections stay open but transfer no data while the broker is paused. After the pause, the
 // broker must deliver the held messages and accept the waiting connections.
@@ -45,7 +45,7 @@ func TestPause(t *testing.T) {
 		t.Errorf("a TCP client connected during the pause: %v", comingTCP.Error())
 	case err := <-lost:
 		t.Errorf("a connection was lost: %v", err)
-	case <-time.After(pauseSeen):
+	case <-time.After(pauseCheckDuration):
 	}
 	b.Resume()
 	for _, token := range []paho.Token{said, coming, comingTCP} {

@@ -32,7 +32,8 @@ type Cluster interface {
 	// CleanUp removes the permissions of the controllers and the Nodes of the given bases from a cluster that
 	// outlives the sandbox. bases contains base identities. Call CleanUp after the controllers have exited.
 	CleanUp(ctx context.Context, bases map[string]bool) error
-	// Maintain performs periodic maintenance of the cluster until ctx ends.
+	// Maintain runs the background tasks of the cluster until ctx ends. For example, it renews the token of the
+	// controller's ServiceAccount.
 	Maintain(ctx context.Context) error
 	// IssueServingCert issues a server certificate for hosts. caFile is the path of the CA certificate.
 	IssueServingCert(hosts ...string) (certPEM, keyPEM []byte, caFile string, err error)

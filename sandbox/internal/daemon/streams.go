@@ -115,7 +115,7 @@ func (f *trafficStreams) Begin(ctx context.Context, group string, spec traffic.S
 	}
 	for _, s := range f.Summaries(ctx, group) {
 		if s.Name == spec.Name {
-			return fmt.Errorf("starting traffic %q: %w", spec.Name, traffic.ErrStreamExists)
+			return fmt.Errorf("starting stream %q: %w", spec.Name, traffic.ErrStreamExists)
 		}
 	}
 	if !f.cluster.handles(group) {
@@ -123,7 +123,7 @@ func (f *trafficStreams) Begin(ctx context.Context, group string, spec traffic.S
 	}
 	spec, source, err := f.cluster.completeSpec(ctx, group, spec)
 	if err != nil {
-		return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
+		return fmt.Errorf("starting stream %q: %w", spec.Name, err)
 	}
 	return f.cluster.StartStream(ctx, group, spec, source)
 }

@@ -105,7 +105,7 @@ var (
 		fakebase.StateActivated: events.ModuleActivated, fakebase.StateDeactivated: events.ModuleDeactivated,
 		fakebase.StateBroken: events.ModuleBroken, fakebase.StateStopped: events.ModuleStopped,
 	}
-	faultChanges = map[fakebase.FaultState]events.FaultChange{
+	faultChanges = map[fakebase.FaultChange]events.FaultChange{
 		fakebase.FaultIsSet: events.FaultSet, fakebase.FaultTriggered: events.FaultTriggered,
 		fakebase.FaultCleared: events.FaultCleared,
 	}

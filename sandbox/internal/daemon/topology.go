@@ -8,7 +8,7 @@ import (
 	"github.com/koupleless/koupsandbox/sandbox/internal/runner/incluster"
 )
 
-// loopback is the listen address of processes that only other processes on this machine use.
+// loopback is the listen address of servers that accept connections only from this machine.
 const loopback = "127.0.0.1"
 
 var errNoBroker = errors.New("the Pods of this cluster cannot reach a broker on this machine; set spec.broker.url to " +

@@ -90,8 +90,8 @@ func (f *Fleet) reserve(s Set, count int) ([]*Member, error) {
 		return nil, ErrNotRunning
 	}
 	if total := len(f.hostNames); f.o.MaxBases > 0 && total+count > f.o.MaxBases {
-		return nil, fmt.Errorf("%w: %d already exist, and the maximum in a sandbox is %d", ErrInvalid, total,
-			f.o.MaxBases)
+		return nil, fmt.Errorf("%w: %d bases exist, and %d more were requested; the maximum in a sandbox is %d",
+			ErrInvalid, total, count, f.o.MaxBases)
 	}
 	key, members := setKey{s.Group, s.Name}, make([]*Member, 0, count)
 	for i := range count {

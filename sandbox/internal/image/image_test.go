@@ -27,7 +27,7 @@ func TestLayerHoldsItsFiles(t *testing.T) {
 	fill := func(f *Files) error {
 		return errors.Join(
 			f.Copy("/usr/bin/program", 0o755, source),
-			f.Link("usr/bin/other", "program"),
+			f.AddLink("usr/bin/other", "program"),
 			f.Add("usr/share/text", 0o644, []byte("text")),
 		)
 	}
@@ -74,7 +74,7 @@ func TestTarLeavesOutWhatIsNotKept(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "target")
 	if _, err := WriteLayer(target, false, func(f *Files) error {
 		return errors.Join(
-			f.Tar(bytes.NewReader(text), func(name string) bool { return !strings.HasPrefix(name, "var") }),
+			f.AddTar(bytes.NewReader(text), func(name string) bool { return !strings.HasPrefix(name, "var") }),
 			f.Add("etc/z", 0o600, nil))
 	}); err != nil {
 		t.Fatal(err)

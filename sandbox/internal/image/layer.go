@@ -113,18 +113,19 @@ func (f *Files) copy(name string, mode int64, from string) (size int64, err erro
 	return info.Size(), f.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: info.Size()}, source)
 }
 
-// Dir adds an empty directory to the layer.
-func (f *Files) Dir(name string, mode int64) error {
+// AddDir adds an empty directory to the layer.
+func (f *Files) AddDir(name string, mode int64) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: mode}, nil)
 }
 
-// Link adds a symbolic link to the layer.
-func (f *Files) Link(name, target string) error {
+// AddLink adds a symbolic link to the layer.
+func (f *Files) AddLink(name, target string) error {
 	return f.add(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}, nil)
 }
 
-// Tar adds the entries of a tar archive for which keep returns true. Names are passed to keep without a leading "./".
-func (f *Files) Tar(r io.Reader, keep func(name string) bool) error {
+// AddTar adds the entries of a tar archive for which keep returns true. Names are passed to keep without a leading
+// "./".
+func (f *Files) AddTar(r io.Reader, keep func(name string) bool) error {
 	for in := tar.NewReader(r); ; {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {

@@ -58,7 +58,7 @@ func (b *builder) writeImages(path string, names []string, proxyfs string) (err 
 		koupNode: func(f *image.Files) error {
 			err := f.Copy("usr/local/bin/"+koupNode, 0o755, b.program(koupNode))
 			for _, name := range imageLinks {
-				err = errors.Join(err, f.Link("usr/local/bin/"+name, koupNode))
+				err = errors.Join(err, f.AddLink("usr/local/bin/"+name, koupNode))
 			}
 			return err
 		},
@@ -104,12 +104,12 @@ func addProxyFiles(f *image.Files, proxyfs string) error {
 		return err
 	}
 	defer func() { _ = source.Close() }() // only read
-	if err := f.Tar(source, func(name string) bool { return !strings.HasPrefix(name, "var/") }); err != nil {
+	if err := f.AddTar(source, func(name string) bool { return !strings.HasPrefix(name, "var/") }); err != nil {
 		return err
 	}
 	for _, family := range []string{"iptables", "ip6tables"} {
 		for _, verb := range []string{"", "-save", "-restore"} {
-			err = errors.Join(err, f.Link("usr/sbin/"+family+verb, "xtables-nft-multi"))
+			err = errors.Join(err, f.AddLink("usr/sbin/"+family+verb, "xtables-nft-multi"))
 		}
 	}
 	return err

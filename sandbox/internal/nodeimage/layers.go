@@ -57,7 +57,7 @@ func (b *builder) layers(ctx context.Context) ([]*image.Layer, error) {
 func (b *builder) addPrograms(f *image.Files) error {
 	err := f.Copy("usr/bin/"+koupNode, 0o755, b.program(koupNode))
 	for _, name := range nodeLinks {
-		err = errors.Join(err, f.Link("usr/bin/"+name, koupNode))
+		err = errors.Join(err, f.AddLink("usr/bin/"+name, koupNode))
 	}
 	for _, name := range containerdPrograms {
 		err = errors.Join(err, f.Copy("usr/local/bin/"+name, 0o755, b.program(name)))

@@ -181,7 +181,7 @@ func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key strin
 		key, value := n.Content[i], n.Content[i+1]
 		if line, twice := first[key.Value]; twice {
 			if !w.options.Partial {
-				w.problem(Duplicate, key.Line, join(path, key.Value), "is set twice, first in line %d; remove one",
+				w.problem(Duplicate, key.Line, join(path, key.Value), "is already set on line %d; remove one of the two",
 					line)
 			}
 			continue

@@ -97,15 +97,15 @@ func (g *Generator) StartStreamWith(ctx context.Context, group string, spec Spec
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
+		return fmt.Errorf("starting stream %q: %w", spec.Name, err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.launch == nil:
-		return fmt.Errorf("starting traffic %q: %w", spec.Name, errNotRunning)
+		return fmt.Errorf("starting stream %q: %w", spec.Name, errNotRunning)
 	case g.groups[group][spec.Name] != nil:
-		return fmt.Errorf("starting traffic %q: %w", spec.Name, ErrStreamExists)
+		return fmt.Errorf("starting stream %q: %w", spec.Name, ErrStreamExists)
 	}
 	if g.groups[group] == nil {
 		g.groups[group] = map[string]*stream{}
@@ -235,7 +235,7 @@ func (g *Generator) find(group, name string) (*stream, error) {
 	if s := g.groups[group][name]; s != nil {
 		return s, nil
 	}
-	return nil, fmt.Errorf("traffic %q: %w", name, ErrNoStream)
+	return nil, fmt.Errorf("stream %q: %w", name, ErrNoStream)
 }
 
 // SetTargets replaces the targets of a stream that was started with StartStreamWith. It ignores unknown streams.

@@ -89,7 +89,7 @@ func (s Spec) resolve() (resolvedSpec, error) {
 		checkRange("duration", s.Duration, time.Millisecond, MaxDuration), checkRange("total", s.Total, 1, MaxTotal),
 		checkRange("maxOpen", s.MaxOpen, 1, MaxOpen))
 	if err := errors.Join(errs...); err != nil {
-		return p, fmt.Errorf("traffic %q: %w", s.Name, err)
+		return p, fmt.Errorf("stream %q: %w", s.Name, err)
 	}
 	return p, nil
 }

@@ -230,7 +230,7 @@ func (g *Guard) checkOrigin(r *http.Request) error {
 		return fmt.Errorf("the web UI is not available at %q; open the URL that the board printed", r.Host)
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" && !navigates(r) {
-		return errors.New("requests from pages of other sites are not allowed")
+		return errors.New("cross-site requests are not allowed")
 	}
 	origin := r.Header.Get("Origin")
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead

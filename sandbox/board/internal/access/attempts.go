@@ -15,8 +15,7 @@ const (
 	// maximum sustained rate of login attempts.
 	attemptBurst      = 10
 	attemptsPerSecond = 1
-	// maxAddresses is the number of stored addresses above which attempts removes addresses without recent login
-	// attempts.
+	// maxAddresses is the number of stored addresses above which allow removes those without recent login attempts.
 	maxAddresses = 1000
 )
 

@@ -171,7 +171,7 @@ func (r *Remote) StartStream(ctx context.Context, group string, spec traffic.Spe
 	}
 	s, err := r.agent(ctx)
 	if err != nil {
-		return fmt.Errorf("starting traffic %q: %w", spec.Name, err)
+		return fmt.Errorf("starting stream %q: %w", spec.Name, err)
 	}
 	x := &stream{name: spec.Name, session: s,
 		last: traffic.Summary{Name: spec.Name, Route: spec.Route(), Started: time.Now()}}
@@ -209,7 +209,7 @@ func (r *Remote) add(group string, x *stream) error {
 	defer r.mu.Unlock()
 	for _, y := range r.groups[group] {
 		if y.name == x.name {
-			return fmt.Errorf("starting traffic %q: %w", x.name, traffic.ErrStreamExists)
+			return fmt.Errorf("starting stream %q: %w", x.name, traffic.ErrStreamExists)
 		}
 	}
 	r.groups[group] = append(r.groups[group], x)
@@ -224,7 +224,7 @@ func (r *Remote) find(group, name string) (*stream, error) {
 			return x, nil
 		}
 	}
-	return nil, fmt.Errorf("traffic %q: %w", name, traffic.ErrNoStream)
+	return nil, fmt.Errorf("stream %q: %w", name, traffic.ErrNoStream)
 }
 
 // Summaries returns the summaries of a group's streams, in the order in which the streams started. If the agent of a
@@ -271,7 +271,7 @@ func (r *Remote) Stop(ctx context.Context, group, name string) (*traffic.StreamR
 		err = x.session.delivered.Wait(ctx, end.Count)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the result of traffic %q: %w", name, err)
+		return nil, fmt.Errorf("reading the result of stream %q: %w", name, err)
 	}
 	x.sync.stop()
 	x.session.localizeResult(end.Answer)
@@ -310,7 +310,7 @@ func (r *Remote) Records(ctx context.Context, group, name string, sink func(traf
 			func(record traffic.Record) { sink(x.session.record(record)) })
 	}
 	if err != nil {
-		return fmt.Errorf("reading the requests of traffic %q: %w", name, err)
+		return fmt.Errorf("reading the requests of stream %q: %w", name, err)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (c *truthCheck) failedDuring(l *mismatch, from, to time.Time) (lost []span)
 	return lost
 }
 
-// find returns the mismatches until end that are longer than 0. Those that are not violations are excused.
+// find classifies all mismatches up to end as violations or as excused. It ignores mismatches of zero length.
 func (c *truthCheck) find(w *history, end time.Time, o *Options) Result {
 	r := Result{Name: Truth, Compared: c.compared, Published: slices.Sorted(maps.Keys(w.published))}
 	mismatches := slices.Clone(c.mismatches)

@@ -164,7 +164,7 @@ func (s *commands) boardInCluster(c *cli.Context) error {
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return fmt.Errorf("--%s must be used in a Pod: %w", clusterFlag, err)
+		return fmt.Errorf("--%s works only in a Pod: %w", clusterFlag, err)
 	}
 	config.UserAgent = "koupsandbox board"
 	api, err := kubernetes.NewForConfig(config)

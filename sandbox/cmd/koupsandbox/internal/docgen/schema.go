@@ -64,7 +64,8 @@ var page = regexp.MustCompile(`docs/en/([a-z-]+/)([a-z0-9-]+)\.md`)
 // sibling matches the Go name of another field in the description of a setting.
 var sibling = regexp.MustCompile(`([ ,])(Args|Command|Env|Files|Image|Port|WorkingDir)\b`)
 
-// describe returns the description of a setting without its name, with YAML names and with links to pages.
+// describe converts the comment of a field to a text for the settings page. It removes the leading field name, replaces
+// Go field names with YAML names, and replaces paths of pages with links.
 func describe(name, text string) string {
 	text = withYAMLName(name, text)
 	if rest, found := strings.CutPrefix(text, "`"+name+"` "); found {

@@ -38,7 +38,7 @@ func run() error {
 			"the binary to run")
 	}
 	layer, err := image.WriteLayer(*output+".layer", false, func(f *image.Files) error {
-		errs := []error{f.Dir("tmp", 0o1777), f.Dir("work", 0o1777)}
+		errs := []error{f.AddDir("tmp", 0o1777), f.AddDir("work", 0o1777)}
 		for _, program := range programs {
 			if err := image.IsStatic(program); err != nil {
 				return fmt.Errorf("%s: %w", program, err)

@@ -41,9 +41,9 @@ func untilQuiet(ctx context.Context, e *steps.Env, long time.Duration) (string, 
 }
 
 // writes counts the write requests of the controllers by verb and resource. It ignores writes to Leases.
-func writes(all control.Faults) map[string]int {
+func writes(faults control.Faults) map[string]int {
 	sum := map[string]int{}
-	for _, writes := range all.Writes.By {
+	for _, writes := range faults.Writes.By {
 		for what, n := range writes {
 			if !strings.HasSuffix(what, " leases") {
 				sum[what] += n
