@@ -280,8 +280,8 @@ func (p *Provider) answerError(a arklet.Answer, b base.Snapshot) error {
 	}
 	if path, taken := api.WebContextTaken(a.DataMessage); taken {
 		message += "; another module or version on the base has the web context path " + strconv.Quote(path) +
-			": use one path per version, delete the old Pod first, or set the annotation " + labels.InstallStrategy +
-			" to " + labels.UninstallThenInstall + ", which leaves a gap"
+			": use one path per version, or set the annotation " + labels.InstallStrategy + " to " +
+			labels.UninstallThenInstall + ", which leaves a gap"
 	}
 	err := errcode.New(code, "%s of %s on base %q: %s", a.Command, a.Module.Identity(),
 		p.registry.DisplayName(b.Identity),
