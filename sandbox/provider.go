@@ -61,7 +61,7 @@ func resolveProvider(ctx context.Context, spec *v1alpha1.Spec, earlier *v1alpha1
 	image, err := kind.LocalImage(ctx, string(spec.Kind.Engine))
 	if err != nil {
 		spec.Provider = v1alpha1.ProviderEmbedded
-		return "the provider is embedded: " + err.Error()
+		return "the provider is embedded, because " + err.Error()
 	}
 	spec.Provider = v1alpha1.ProviderKind
 	return "the provider is kind, because a container engine has its node image " + image

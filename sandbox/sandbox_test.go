@@ -412,10 +412,10 @@ func TestProviderAuto(t *testing.T) {
 		stored string // configuration of an earlier run
 		want   string // expected substring of a note; empty if no note is expected
 	}{
-		"no engine": {want: "embedded: "},
+		"no engine": {want: "embedded, because no container engine is usable: docker is not installed; podman is"},
 		"an engine without an image": {
 			docker: `case $1 in info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';; *) exit 1;; esac`,
-			want:   "embedded: docker "},
+			want:   "embedded, because docker "},
 		"an earlier run": {
 			docker: `case $1 in info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';; *) echo amd64;; esac`,
 			stored: "spec: {provider: embedded}\n"},

@@ -65,7 +65,7 @@ var table = [...]Info{
 	row(ModuleController, UserInstallModuleFailed, "模块安装失败", "请检查失败原因", "installing the module failed",
 		"check the reason for the failure"),
 	row(ModuleController, ArkletInstallModuleExecuting, "模块安装中", "相同模块在安装,请稍后重试", "the module is being installed",
-		"wait until the installation ends, then try again"),
+		"wait until the installation completes, then try again"),
 	row(ModuleController, UserDiskFull, "磁盘已满", "请替换", "the disk is full", "replace the base"),
 	row(ModuleController, OtherUpstreamEmptyIPList, "ip 列表为空", "请输入要卸载的ip", "the list of IP addresses is empty",
 		"specify the IP addresses of the bases to uninstall from"),

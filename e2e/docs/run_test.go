@@ -79,7 +79,6 @@ func execute(t *testing.T, p *page, bin string) {
 	must(t, err)
 	t.Cleanup(e.shell.close)
 	for _, command := range slices.Concat(p.setup, []string{
-		"make() { command make -s -o build \"$@\"; }", // make e2e has built the binaries
 		"export KUBECONFIG=$(koupsandbox kubeconfig --path 2>/dev/null || true)",
 	}) {
 		if out, err := e.run(t.Context(), command, 0); err != nil {

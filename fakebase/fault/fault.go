@@ -18,11 +18,11 @@ const (
 	KindError Kind = "error"
 	// KindLatency delays the start of a command by Delay, or until the fault is cleared.
 	KindLatency Kind = "latency"
-	// KindHang makes a command hang until the base process ends, even if the fault is cleared. The command keeps its
+	// KindHang makes a command hang until the base process exits, even if the fault is cleared. The command keeps its
 	// lock.
 	KindHang Kind = "hang"
-	// KindCrash ends the base process during a matching command. If Match is empty, the process ends Delay after the
-	// fault is set. If Count is more than 1, each restarted process also ends after Delay.
+	// KindCrash kills the base process during a matching command. If Match is empty, the process is killed Delay
+	// after the fault is set. If Count is more than 1, each restarted process is also killed after Delay.
 	KindCrash Kind = "crash"
 	// KindSilent suppresses heartbeats. The base still executes commands.
 	KindSilent Kind = "silent"
@@ -51,7 +51,8 @@ const (
 	// KindMetaspaceFull makes the base report in its health that the metaspace is exhausted, and reject installs
 	// (state).
 	KindMetaspaceFull Kind = "metaspaceFull"
-	// KindActuatorDown sets the health of matching modules to DOWN, or that of the base if Match has no module (state).
+	// KindActuatorDown sets the health of matching modules to DOWN, or the health of the base if
+	// Match has no module (state).
 	KindActuatorDown Kind = "actuatorDown"
 	// KindUninstalled uninstalls matching modules, or all modules, Delay after the fault is set. The controller is not
 	// notified.
@@ -85,9 +86,9 @@ type Match struct {
 
 // Restart describes the restart of a crashed base process.
 type Restart struct {
-	// After is the time between the crash and the restart. The default is also the minimum: 500 ms.
+	// After is the time between the crash and the restart. Default and minimum: 500 ms.
 	After Duration `json:"after,omitempty"`
-	// NewIdentity gives the restarted base a new random identity. Default: the identity stays the same.
+	// NewIdentity gives the restarted base a new random identity. Default: the identity does not change.
 	NewIdentity bool `json:"newIdentity,omitempty"`
 }
 

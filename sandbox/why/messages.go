@@ -523,9 +523,9 @@ var (
 			"INSTALL_TIMEOUT{again}",
 		"检查基座：它有心跳，但不应答；启动慢的模块需要更大的 INSTALL_TIMEOUT{again}")
 	partAgain = text(
-		"; the controller retries with pauses of up to five minutes, and immediately when the annotation "+labels.Retry+
-			" of the Pod changes",
-		"；controller 会重试，间隔最长五分钟；该 Pod 的 annotation "+labels.Retry+" 改变时立即重试")
+		"; the controller retries with delays growing from 0.5 s to 5 min, and immediately when the annotation "+
+			labels.Retry+" of the Pod changes",
+		"；controller 会重试，间隔从 0.5 秒逐渐增加到 5 分钟；该 Pod 的 annotation "+labels.Retry+" 改变时立即重试")
 	partUnreachableReady = text(
 		"{base} is Ready, so its heartbeats arrive: check that the controller can reach the port of the base, and its "+
 			"log; an answer that it rejects is logged as \"rejected a message or a part of it\"{again}",

@@ -100,7 +100,7 @@ type Fault struct {
 	Kind fault.Kind `json:"kind" need:"set a kind; see: koupsandbox scenario explain fault"`
 	// Match limits the fault to matching commands, messages or requests. Default: all of them.
 	Match FaultMatch `json:"match,omitzero"`
-	// Skip is the number of matches before the first one that triggers the fault. Default: 0.
+	// Skip is the number of matches to ignore before a match triggers the fault. Default: 0.
 	Skip int `json:"skip,omitempty" jsonschema:"minimum=0,maximum=1000000"`
 	// Count is the number of times that the fault is triggered before it ends. Default: no limit for the target `base`
 	// (kind `crash`: 1) and for the API kind `delay`; otherwise 1.
@@ -145,7 +145,7 @@ type FaultMatch struct {
 	Version string `json:"version,omitempty"`
 	// Messages lists the last segments of topics, such as installBiz, simpleBiz or heart. The target `base` matches
 	// messages that the base sends (over HTTP: heart and response). The target `mqtt` matches QoS 1 messages; on
-	// controller connections, only those to or from bases of the scenario.
+	// controller connections, only messages to or from bases of the scenario.
 	Messages []string `json:"messages,omitempty"`
 	// Direction is the direction of messages: `toBroker`, `fromBroker` or `both`. Default: `toBroker` for
 	// `killBefore`, `killAfter` and `note`; otherwise `both`.

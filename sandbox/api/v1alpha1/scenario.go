@@ -92,14 +92,14 @@ type BaseSet struct {
 	// Zone is the zone that each base reports. The controller sets it as the label topology.kubernetes.io/zone of the
 	// Node. Default: no zone.
 	Zone string `json:"zone,omitempty" check:"nodeLabel"`
-	// Labels lists further labels that each base reports for its Node. Labels of Kubernetes and Koupleless are not
+	// Labels lists additional labels that each base reports for its Node. Labels of Kubernetes and Koupleless are not
 	// allowed, except topology.kubernetes.io/region. Default: none.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Generation is the generation of the Koupleless runtime: A (1.3.1), B (1.3.2), C (1.3.3 and later) or D (1.4.3
 	// and later).
 	Generation Generation `json:"generation,omitempty" jsonschema:"enum=A,enum=B,enum=C,enum=D,default=C"`
 	// Env is the environment of the bases. The sandbox's controller ignores bases of other environments. Only
-	// scenarios can set it. Default: the environment of the sandbox.
+	// scenarios can set this field. Default: the environment of the sandbox.
 	Env string `json:"env,omitempty" check:"label"`
 	// Tunnel is the type of the tunnel between the bases and the controller.
 	Tunnel Tunnel `json:"tunnel,omitempty" jsonschema:"enum=mqtt,enum=http,default=mqtt"`
@@ -114,7 +114,7 @@ type BaseSet struct {
 	// over MQTT. Default: false.
 	Unreachable bool `json:"unreachable,omitempty"`
 	// Fetch selects which module jars a base opens. With `available`, a base opens file:// and http:// URLs at which a
-	// jar exists. With `always`, it opens every URL, and the installation fails if there is no jar.
+	// jar exists. With `always`, a base opens every URL, and the installation fails if there is no jar.
 	Fetch Fetch `json:"fetch,omitempty" jsonschema:"enum=never,enum=available,enum=always,default=never"`
 	// Web makes every module that `webModules` does not list a web application, with the module name as context path.
 	// Default: false.
@@ -282,13 +282,13 @@ type Action struct {
 	Apply *Apply `json:"apply,omitempty" jsonschema:"oneof_required=apply"`
 	// Patch changes an object, like `kubectl patch`.
 	Patch *Patch `json:"patch,omitempty" jsonschema:"oneof_required=patch"`
-	// Delete deletes objects and waits until they no longer exist, unless `noWait` is set. It fails if none of the
-	// objects exist, unless `ignoreNotFound` is set.
+	// Delete deletes objects and waits until they no longer exist, unless `noWait` is set. The step fails if none
+	// of the objects exist, unless `ignoreNotFound` is set.
 	Delete *Delete `json:"delete,omitempty" jsonschema:"oneof_required=delete"`
 	// Scale sets the number of replicas of a workload.
 	Scale *Scale `json:"scale,omitempty" jsonschema:"oneof_required=scale"`
-	// Release releases a version of a module. It sets the image of the container, and BIZ_VERSION or the label or
-	// annotation to which BIZ_VERSION refers. It fails if the module already has this version.
+	// Release releases a version of a module: it sets the image of the container, and BIZ_VERSION or the label or
+	// annotation to which BIZ_VERSION refers. The step fails if the module already has this version.
 	Release *Release `json:"release,omitempty" jsonschema:"oneof_required=release"`
 	// Rollback returns a workload to an earlier revision, like `kubectl rollout undo`.
 	Rollback *Rollback `json:"rollback,omitempty" jsonschema:"oneof_required=rollback"`
@@ -298,7 +298,7 @@ type Action struct {
 	// never triggered, unless the fault sets `mayNotFire`.
 	Fault *FaultAction `json:"fault,omitempty" jsonschema:"oneof_required=fault"`
 	// Controller, Broker, APIServer, ControllerManager and Scheduler each kill, pause, resume, restart or start the
-	// component of the same name.
+	// component that the step names.
 	Controller *ComponentAction `json:"controller,omitempty" jsonschema:"oneof_required=controller"`
 	Broker     *ComponentAction `json:"broker,omitempty" jsonschema:"oneof_required=broker"`
 	APIServer  *ComponentAction `json:"apiserver,omitempty" jsonschema:"oneof_required=apiserver"`
@@ -311,7 +311,7 @@ type Action struct {
 	// `env`.
 	Script *Script `json:"script,omitempty" jsonschema:"oneof_required=script"`
 	// Wait waits for one condition: a rollout is complete, objects are Ready or no longer exist, the controllers have
-	// stopped writing objects (`quiet`), or a background step has ended.
+	// stopped writing objects (`quiet`), or a background step has completed.
 	Wait *Wait `json:"wait,omitempty" jsonschema:"oneof_required=wait"`
 	// Assert waits until an object matches (`resource`), or until a CEL expression is true (`cel`). With `for`, the
 	// condition must hold for that duration.

@@ -101,8 +101,8 @@ const (
 type KindCluster struct {
 	// Nodes is the number of nodes, including the control plane. Default: 1.
 	Nodes int `json:"nodes,omitempty" jsonschema:"minimum=1,maximum=10"` // a node uses about 300 MB of memory
-	// Engine is the container engine that runs the nodes. Other providers ignore it. Default: the first of the two
-	// engines that responds.
+	// Engine is the container engine that runs the nodes. Providers other than kind ignore the field. Default: the
+	// first of the two engines that responds.
 	Engine Engine `json:"engine,omitempty" jsonschema:"enum=docker,enum=podman"`
 	// Image is the node image. Default: kind's default node image, or the image that `make node-image` builds if only
 	// that image is available locally.
@@ -189,8 +189,8 @@ type Broker struct {
 	// TLS enables TLS on Port, with a certificate that the sandbox's CA signs. Default: false.
 	TLS bool `json:"tls,omitempty"`
 	// URL is the URL of an external broker: mqtt:// or mqtts:// (also tcp, ssl and tls), a host, and a port (default:
-	// 1883 or 8883). It may contain a user name, but no password. All broker fields except `port` and `tls` require `url`.
-	// Default: none; the embedded broker is used.
+	// 1883 or 8883). The URL may contain a user name, but no password. All broker fields except `port` and `tls`
+	// require `url`. Default: none; the embedded broker is used.
 	URL string `json:"url,omitempty"`
 	// Username is the user name for the external broker. Default: none.
 	Username string `json:"username,omitempty"`
@@ -235,8 +235,8 @@ type Controller struct {
 	// this proxy. Default: false.
 	APIView bool `json:"apiView,omitempty"`
 
-	// Command is the binary of a custom controller and its first arguments. The sandbox runs it on this machine, once
-	// for each replica. Command, Args, Env, Files and Ready.HTTP are Go templates;
+	// Command is the binary of a custom controller and its first arguments. The sandbox runs the binary on this
+	// machine, once for each replica. Command, Args, Env, Files and Ready.HTTP are Go templates;
 	// docs/en/how-to/run-your-own-controller.md lists the available values. Default: none; the bundled controller is
 	// used.
 	Command []string `json:"command,omitempty" jsonschema:"minItems=1"`

@@ -21,7 +21,7 @@ const (
 const infoTimeout = 5 * time.Second
 
 // ErrNoEngine is returned, wrapped, if no container engine is usable on this machine.
-var ErrNoEngine = errors.New("no container engine")
+var ErrNoEngine = errors.New("no container engine is usable")
 
 // The reasons why an engine is unusable. Each error that wraps one of them also wraps ErrNoEngine.
 var (
@@ -130,9 +130,11 @@ func ask(ctx context.Context, info any, command string) error {
 		return fmt.Errorf("%s %w", command, ErrNotInstalled)
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s did not respond within %s", command, infoTimeout)
-		// docker prints the properties of the client even if its server is down
-	case err != nil && !json.Valid([]byte(text)):
-		return refusal(command, err.Error())
+	case err != nil:
+		// If its server is down, docker prints the reason in ServerErrors, or to stderr.
+		var client struct{ ServerErrors []string }
+		_ = json.Unmarshal([]byte(text), &client)
+		return refusal(command, strings.Join(append(client.ServerErrors, err.Error()), "; "))
 	}
 	if err := json.Unmarshal([]byte(text), info); err != nil {
 		return fmt.Errorf("decoding the output of %s info: %w", command, err)
@@ -149,7 +151,7 @@ func refusal(command, why string) error {
 	case strings.Contains(lower, "cannot connect"), strings.Contains(lower, "failed to connect"):
 		return fmt.Errorf("%s %w", command, ErrNotRunning)
 	case strings.TrimSpace(why) == "":
-		return fmt.Errorf("%s failed without an error message", command)
+		return fmt.Errorf("%s does not respond", command)
 	default:
 		return fmt.Errorf("%s is unusable: %s", command, lastLines(why, 1))
 	}

@@ -80,7 +80,7 @@ var rules = []rule{
 			"Service sends none there, because base applications call\nmodules directly.",
 		text("set updateStrategy.rollingUpdate to maxSurge: 1, maxUnavailable: 0, or use a peer Deployment",
 			"把 updateStrategy.rollingUpdate 设为 maxSurge: 1、maxUnavailable: 0，或使用对等 Deployment")},
-	{"daemonset-on-bases", Warning, "A DaemonSet without modules excludes bases",
+	{"daemonset-on-bases", Warning, "An ordinary DaemonSet excludes base Nodes",
 		"A DaemonSet that tolerates everything, such as an agent for logs or metrics, also gets\na Pod on the Node " +
 			"of each base. A base runs only modules, so the Pod never runs and\nthe rollout of the " +
 			"DaemonSet never ends.",
@@ -92,7 +92,7 @@ var rules = []rule{
 			"and Kubernetes\nreports no reason.",
 		text("tolerate schedule.koupleless.io/node-env with the value of your environment and the effect NoExecute",
 			"容忍 schedule.koupleless.io/node-env，值为自己的环境，effect 为 NoExecute")},
-	{"deletes-first", Warning, "A rolling update creates new Pods before it deletes old ones",
+	{"deletes-first", Warning, "A rolling update creates new Pods before it deletes old Pods",
 		"With maxUnavailable above 0, Kubernetes may delete old Pods before their successors\nare Ready. Their bases " +
 			"are then without the module. With 0, no old Pod is deleted before a\nnew one is Ready. Percentages " +
 			"are rounded down.",
@@ -103,7 +103,7 @@ var rules = []rule{
 			"ModuleController V2 ignores containers whose image does not contain\n.jar.",
 		text("set the image to the URL of the jar, such as https://host/biz1-1.0.0-ark-biz.jar",
 			"填写 jar 的 URL，例如 https://host/biz1-1.0.0-ark-biz.jar")},
-	{"install-strategy", Error, "The install strategy is installOnly",
+	{"install-strategy", Error, "The install strategy is installOnly; uninstallThenInstall is only a warning",
 		"A base rejects a second version of a web module with the same web context path\n(\"Child name [...] is not " +
 			"unique\"). There are three ways to release it: a path for each\nversion; deleting the old Pod first; " +
 			"or the annotation module.koupleless.io/install-strategy:\nuninstallThenInstall. With the last two, a " +
@@ -165,7 +165,7 @@ var rules = []rule{
 			"peer. The operations guide shows the first only.",
 		text("label the Deployment virtual-kubelet.koupleless.io/strategy: peer",
 			"给该 Deployment 加上标签 virtual-kubelet.koupleless.io/strategy: peer")},
-	{"placeholder", Error, "Placeholders have been replaced",
+	{"placeholder", Error, "All placeholders are replaced",
 		"{version}, ${VERSION}, {{ .Values.version }}, <version> and TO_BE_IMPLEMENTED stand for a\nvalue. " +
 			"Kubernetes replaces only $(NAME), in the env of a container.",
 		text("write the value, or render the template first",

@@ -151,7 +151,7 @@ func signedDurationFlag(to *time.Duration, name, defaultText, usage string) *cli
 func (s *settings) flags() []cli.Flag {
 	o := &s.Options
 	deployments := boolFlag(&o.Deployments, "enable-module-deployment-controller",
-		"set the replicas of peer Deployments, and answer the baseline queries of bases")
+		"set the replicas of peer Deployments, and answer baseline queries from bases")
 	deployments.Value = true
 	deployments.EnvVars = append(deployments.EnvVars, "ENABLE_MODULE_REPLICAS_SYNC_WITH_BASE")
 	moduleView := boolFlag(&o.ModuleView, "enable-module-view",
@@ -204,8 +204,8 @@ func (s *settings) flags() []cli.Flag {
 		moduleView,
 		boolFlag(&s.kubeletEnabled, "kubelet", "serve kubectl logs and kubectl exec for module Pods"),
 		stringFlag(&s.kubelet.Host, "kubelet-host", "",
-			"`address` to which the API server connects for logs and exec; Nodes publish it as InternalDNS, so the "+
-				"API server must not prefer InternalIP"),
+			"`address` to which the API server connects for logs and exec; Nodes publish the address as InternalDNS, so "+
+				"the API server must not prefer InternalIP"),
 		intFlag(&s.kubelet.Port, "kubelet-port", 10250, 0, 65535, "`port` for logs and exec; 0 selects a free port"),
 		stringFlagNoDefault(&s.kubelet.CertFile, "kubelet-tls-cert", "self-signed",
 			"`file` with the serving certificate for logs and exec"),
@@ -224,7 +224,7 @@ func (s *settings) flags() []cli.Flag {
 			"`rule` for Pods whose phase becomes Failed when a newer version of their module is active: unowned "+
 				"(Pods without a controller), never or always"),
 		boolFlag(&o.KeepSameVersion, "keep-same-version",
-			"do not replace a module whose image changes while BIZ_VERSION stays the same"),
+			"do not replace a module whose image changes while BIZ_VERSION does not change"),
 		boolFlag(&o.LeavePodTolerations, "leave-pod-tolerations",
 			"do not change the tolerations of module Pods; by default, the controller adds the toleration of this "+
 				"environment, and removes the default time limit for unreachable Nodes"),
@@ -240,8 +240,8 @@ func (s *settings) flags() []cli.Flag {
 			"how long the Lease of this controller is valid; after it expires, another controller takes "+
 				"over the bases"),
 		leaseFlag(&o.NodeLease, "node-lease-duration", "40s",
-			"how long the Lease of a Node is valid; renewed after half of this time; must be shorter than "+
-				"--node-monitor-grace-period of kube-controller-manager"),
+			"how long the Lease of a Node is valid; the controller renews the Lease after half of this time; must be "+
+				"shorter than --node-monitor-grace-period of kube-controller-manager"),
 		durationFlag(&o.UnreachableAfter, "base-unreachable-after", "25s",
 			"how long a base may miss heartbeats before the Ready condition of its Node becomes Unknown"),
 		durationFlag(&o.DeadAfter, "base-dead-after", "60s",
@@ -250,17 +250,17 @@ func (s *settings) flags() []cli.Flag {
 			"how long missed heartbeats are ignored after the broker connection recovers; a negative value disables "+
 				"the grace period"),
 		intFlag(&o.MassOutage.Percent, "mass-silence-percent", 50, 0, 100,
-			"`percentage` of the bases of a tunnel; while more bases are unreachable, a network failure is assumed and "+
-				"no Node is deleted; 0 disables the detection"),
+			"`percentage` of unreachable bases of a tunnel above which a network failure is assumed and no Node is "+
+				"deleted; 0 disables the detection"),
 		intFlag(&o.MassOutage.MinBases, "mass-silence-min-bases", 3, 0, unlimited,
-			"minimum `number` of bases; with fewer bases, no network failure is assumed"),
+			"minimum `number` of bases of a tunnel for a network failure to be assumed"),
 		durationFlag(&o.MassOutage.Window, "mass-silence-window", "1m",
 			"time within which the bases must start to miss heartbeats for a network failure to be assumed"),
 		durationFlag(&o.MassOutage.MaxDuration, "mass-silence-at-most", "30m",
 			"maximum time for which a network failure is assumed"),
 		intFlag(&o.DeletionsPercent, "base-deletions-percent", 10, 0, 100,
-			"maximum `percentage` of all bases whose Nodes are deleted per minute because of missed heartbeats; at "+
-				"least one Node"),
+			"maximum `percentage` of all bases whose Nodes are deleted per minute because of missed heartbeats, "+
+				"but at least one Node"),
 		durationFlag(&o.HealthInterval, "health-interval", "10s", "time between two health checks of a base"),
 		durationFlag(&o.ListInterval, "list-interval", "15s", "time between two module list queries of a base"),
 		durationFlag(&o.InstallTimeout, "install-timeout", "5m", "maximum time for a base to install a module"),
@@ -273,10 +273,10 @@ func (s *settings) flags() []cli.Flag {
 		stringFlagNoDefault(&s.kubeconfig, "kubeconfig", "in-cluster configuration",
 			"kubeconfig `file` for the Kubernetes API"),
 		stringFlag(&o.MetricsAddr, "metrics-addr", ":9090",
-			"`address` that serves /metrics; an empty value disables it"),
+			"`address` that serves /metrics; an empty value disables the endpoint"),
 		stringFlag(&o.HealthAddr, "health-addr", ":8081",
-			"`address` that serves /healthz, /readyz and /tunnelz; an empty value disables it"),
-		boolFlag(&o.Profiling, "profiling", "serve /debug/pprof at the same address as /metrics"),
+			"`address` that serves /healthz, /readyz and /tunnelz; an empty value disables the endpoints"),
+		boolFlag(&o.Profiling, "profiling", "serve /debug/pprof at the address of /metrics"),
 		stringFlag(&s.level, "log-level", "info", "minimum `level` of log lines: debug, info, warn or error"),
 		stringFlag(&s.format, "log-format", "text", "`format` of log lines: text or json"),
 	}

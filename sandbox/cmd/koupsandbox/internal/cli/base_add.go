@@ -76,8 +76,8 @@ func (s *commands) baseAdd() *cli.Command {
 			Category: newSetCategory},
 		&cli.StringSliceFlag{Name: webModuleFlag, Category: newSetCategory,
 			Usage: "`MODULE=PATH`: context path of a web module; MODULE is NAME or NAME:VERSION; repeatable"},
-		&cli.StringSliceFlag{Name: moduleFlag, Usage: "`URL`: jar of a module that starts with the bases; repeatable",
-			Category: newSetCategory},
+		&cli.StringSliceFlag{Name: moduleFlag, Category: newSetCategory,
+			Usage: "`URL`: module jar that is installed when each new base starts; repeatable"},
 	}
 	for _, s := range baseSettings() {
 		flags = append(flags, s.flag)

@@ -45,7 +45,7 @@ func (s *commands) base() *cli.Command {
 				Action: withArgs(0, -1, "names of bases", s.removeBases),
 			},
 			{
-				Name: "restart", Usage: "restart the processes of bases, or start crashed ones",
+				Name: "restart", Usage: "restart base processes, or start crashed bases",
 				ArgsUsage: "BASE...",
 				Description: describe("", "koupsandbox base restart base-1",
 					"koupsandbox base restart --new-identity base-1 base-2"),
@@ -55,7 +55,7 @@ func (s *commands) base() *cli.Command {
 				Action: inSandboxWithArgs(1, -1, "names of bases", s.restartBases),
 			},
 			{
-				Name: "kill", Usage: "kill the processes of bases without disconnecting; to start them again, use " +
+				Name: "kill", Usage: "kill base processes without disconnecting; to start the bases again, use " +
 					"base restart or up",
 				ArgsUsage:   "BASE...",
 				Description: describe("", "koupsandbox base kill base-1", "koupsandbox base kill base-2 base-3"),

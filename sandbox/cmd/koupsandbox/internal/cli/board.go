@@ -55,8 +55,8 @@ that is valid for one browser. It serves on 127.0.0.1 until Ctrl-C.`,
 			&cli.StringSliceFlag{Name: "scenarios",
 				Usage:       "`PATH`: scenario file or directory whose scenarios the web UI can run; repeatable",
 				DefaultText: "none", Category: boardCategory},
-			&cli.StringFlag{Name: "run", Usage: "`RUN`: scenario name or namespace of the run to show, if the report has " +
-				"several",
+			&cli.StringFlag{Name: "run", Usage: "`RUN`: scenario name or namespace of the run to show, if the report " +
+				"has several runs",
 				DefaultText: "the first run that did not pass, otherwise the first run", Category: boardCategory},
 			&cli.BoolFlag{Name: clusterFlag,
 				Usage:    "run in a Pod of a cluster; users log in with their own bearer tokens",

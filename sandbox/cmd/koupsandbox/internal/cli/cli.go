@@ -206,7 +206,7 @@ func sandboxNameFlag() *cli.StringFlag {
 // sets the flag.
 func newEngineFlag() *cli.StringFlag {
 	return &cli.StringFlag{Name: engineFlag, Usage: "`ENGINE`: container engine for provider kind: docker or podman",
-		DefaultText: "the first one that responds", Category: clusterCategory,
+		DefaultText: "the first engine that responds", Category: clusterCategory,
 		EnvVars: []string{"KOUPSANDBOX_ENGINE", "KIND_EXPERIMENTAL_PROVIDER"}}
 }
 

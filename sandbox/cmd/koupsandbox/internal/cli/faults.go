@@ -60,7 +60,7 @@ func (s *commands) faults() *cli.Command {
 				Action: withArgs(0, 1, "at most one argument: the fault", s.setFault),
 			},
 			{
-				Name: "list", Usage: "list faults and how often each was triggered",
+				Name: "list", Usage: "list faults and their trigger counts",
 				Description: describe(
 					"With -o wide, the fault definitions and the API writes of each controller are also printed.",
 					"koupsandbox fault list", "koupsandbox fault list --base base-1 -o wide"),

@@ -31,7 +31,7 @@ func (s *commands) fleet() *cli.Command {
 		Description: describe("", fleetExamples...),
 		Subcommands: []*cli.Command{{
 			Name:  "up",
-			Usage: "create a fleet, or reconcile a running one",
+			Usage: "create a fleet, or reconcile a running fleet",
 			Description: describe(
 				`Runs simulated bases in Pods, and the module controllers in a Deployment, in the cluster of
 --context. Bases and controllers connect to the external broker of --broker. A daemon on

@@ -23,7 +23,7 @@ import (
 func (s *commands) up() *cli.Command {
 	return &cli.Command{
 		Name:  "up",
-		Usage: "create a sandbox, or reconcile a running one",
+		Usage: "create a sandbox, or reconcile a running sandbox",
 		Description: describe(`Starts a Kubernetes control plane, an MQTT broker, simulated bases and the module
 controller, and returns when every base has a Ready Node. In a running sandbox, up restarts
 failed components and bases, resumes paused components, and adds or removes bases. Flags

@@ -70,21 +70,22 @@ func errorCodes(*translations) ([]table, error) {
 	return tables, nil
 }
 
-// whyReasons returns the table of the reasons that koupsandbox why reports.
+// whyReasons returns the list of the reasons that koupsandbox why reports.
 func whyReasons(*translations) ([]table, error) {
-	t := table{columns: []cell{{"Reason", "情形"}, {"Meaning", "含义"}}}
+	var t table
 	for _, r := range why.ReasonTexts() {
 		t.rows = append(t.rows, []cell{same("`" + string(r.Reason) + "`"), {r.Meaning.EN, r.Meaning.ZH}})
 	}
 	return []table{t}, nil
 }
 
-// lintRules returns the table of the rules of koupsandbox scenario lint.
+// lintRules returns the list of the rules of koupsandbox scenario lint.
 func lintRules(w *translations) ([]table, error) {
-	t := table{columns: []cell{{"Rule", "规则"}, {"Level", "级别"}, {"Requirement", "要求"}}}
+	var t table
 	for _, r := range lint.Rules() {
-		t.rows = append(t.rows,
-			[]cell{same("`" + r.ID + "`"), same(string(r.Level)), w.text("lintRules", r.ID, r.Title)})
+		id := "`" + r.ID + "`"
+		t.rows = append(t.rows, []cell{{fmt.Sprintf("%s (%s)", id, r.Level), fmt.Sprintf("%s（%s）", id, r.Level)},
+			w.text("lintRules", r.ID, r.Title)})
 	}
 	return []table{t}, nil
 }

@@ -150,14 +150,14 @@ func definition(name string) (*jsonschema.Schema, error) {
 	return d, nil
 }
 
-// stepKinds returns the table rows of the scenario step kinds. Step kinds with the same description share a row, whose
+// stepKinds returns the list of the scenario step kinds. Step kinds with the same description share an item, whose
 // description names them.
 func stepKinds(w *translations) ([]table, error) {
 	step, err := definition("Step")
 	if err != nil {
 		return nil, err
 	}
-	t := table{columns: []cell{{"Step", "步骤"}, {"What it does", "作用"}}}
+	var t table
 	before := ""
 	for i, one := range step.OneOf {
 		name := one.Required[0]
@@ -205,7 +205,7 @@ func faultKinds(w *translations) ([]table, error) {
 		}
 		if kind.Title != target {
 			target = kind.Title
-			tables = append(tables, table{title: cell{"Kinds of the target " + target, "目标 " + target + " 的类型"}})
+			tables = append(tables, table{title: cell{"Fault kinds for the target " + target, "目标 " + target + " 的类型"}})
 		}
 		key := name
 		if target != "base" {
