@@ -21,8 +21,10 @@ up)
   ;;
 run)
   echo "report=$REPORT" >>"$GITHUB_OUTPUT"
-  # One path per line. A path may contain spaces.
   set -f
+  # shellcheck disable=SC2086 # split at spaces
+  [ -z "${LINT:-}" ] || koupsandbox scenario lint $LINT
+  # One path per line. A path may contain spaces.
   IFS='
 '
   # shellcheck disable=SC2086 # split at newlines

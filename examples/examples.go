@@ -81,7 +81,7 @@ func Module(o Options) (map[string][]byte, error) {
 			"spec:\n  env: " + value + "\n")
 		pairs = append(pairs,
 			"value: dev,", "value: "+value+",",
-			"lint --env dev", "lint --env "+o.Env,
+			"--env dev", "--env "+o.Env,
 			".PHONY:", "export KOUPSANDBOX_CONFIG = "+sandboxFile+"\n.PHONY:",
 			"    timeout-minutes: 15\n",
 			"    timeout-minutes: 15\n    env:\n      KOUPSANDBOX_CONFIG: "+sandboxFile+"\n",

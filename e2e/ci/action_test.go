@@ -128,6 +128,12 @@ func TestAction(t *testing.T) {
 		t.Errorf("an annotation for a passed run:\n%s", j.log.String())
 	}
 
+	j.env = append(inputs, "SCENARIOS=my own/lossy.yaml\nscenarios/release.yaml", "LINT=--env prod manifests")
+	if j.step("run") || !strings.Contains(j.log.String(), "::error file=manifests/deployment.yaml,") ||
+		strings.Contains(j.log.String(), "lossy") {
+		t.Errorf("the action did not check the manifests before the scenarios:\n%s", j.log.String())
+	}
+
 	j.env = append(inputs, "SCENARIOS=my own/lossy.yaml\nscenarios/release.yaml")
 	if !j.step("install") || j.step("run") || !j.step("down") { // with the cached archive
 		t.Errorf("the action did not fail with a failed scenario:\n%s", j.log.String())

@@ -29,6 +29,9 @@ type Instance struct {
 	Run expr.Run
 
 	doc *strictyaml.Document
+	// applied holds the names of the objects that the steps apply, by kind. It is complete after Scenario.prepare has
+	// called objects and manifests.
+	applied map[string][]string
 }
 
 // Line returns the line of a field, such as spec.steps[2]. If the field is not in the file, it returns the line of

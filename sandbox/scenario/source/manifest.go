@@ -115,6 +115,7 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Pro
 		if len(problems) == before { // check the object with the values of its expressions
 			expanded, _ := expand(source, env, i.known(static.Vars))
 			doc, _ = expanded.Decode(&object, strictyaml.Options{Expression: expr.HasExpression})
+			i.addApplied(object)
 			problems = append(problems,
 				objectInFile{m.path, doc, ""}.checkApplyObject(object, apply.Refused, i.Run.Namespace)...)
 		}

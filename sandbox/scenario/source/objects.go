@@ -26,6 +26,7 @@ func (i *Instance) objects() (problems Problems) {
 		}
 		switch {
 		case step.Apply != nil:
+			i.addApplied(step.Apply.Resource)
 			problems = append(problems,
 				of("apply", "resource").checkApplyObject(step.Apply.Resource, step.Apply.Refused, i.Run.Namespace)...)
 		case step.Assert != nil:
@@ -42,6 +43,47 @@ func (i *Instance) objects() (problems Problems) {
 					"a run can change objects only in its own namespace, because other runs share namespace %s; "+
 						"remove this field", r.Namespace))
 		}
+	})
+	return problems
+}
+
+// addApplied adds an object, or the items of a List, to i.applied.
+func (i *Instance) addApplied(o v1alpha1.Object) {
+	if i.applied == nil {
+		i.applied = map[string][]string{}
+	}
+	v1alpha1.EachObject(o.Unstructured().Object, nil, func(o map[string]any, _ *field.Path) {
+		u := &unstructured.Unstructured{Object: o}
+		i.applied[u.GetKind()] = append(i.applied[u.GetKind()], u.GetName())
+	})
+}
+
+// workloadNames returns a problem for each step that refers to a workload that no step applies, although steps apply
+// other objects of its kind. It returns none if steps may create objects that are unknown before the run.
+func (i *Instance) workloadNames() (problems Problems) {
+	unknown := false
+	i.EachStep(func(_ *field.Path, step *v1alpha1.Step) {
+		unknown = unknown || step.Script != nil || step.Apply != nil && expr.HasExpression(step.Apply.File)
+	})
+	if unknown {
+		return nil
+	}
+	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
+		at, ref := at.Child(step.Kind()), step.Changes()
+		switch {
+		case step.Wait != nil && step.Wait.Rollout != nil:
+			at, ref = at.Child("rollout"), step.Wait.Rollout
+		case step.Release == nil && step.Rollback == nil && step.Scale == nil:
+			return
+		}
+		names := i.applied[ref.Kind]
+		if ref.Name == "" || ref.Namespace != "" || len(names) == 0 || slices.Contains(names, ref.Name) ||
+			expr.HasExpression(ref.Name) || slices.ContainsFunc(names, expr.HasExpression) {
+			return
+		}
+		name := at.Child("name").String()
+		problems = append(problems, i.Origin.problem(name, fmt.Sprintf("no step applies %s %q; use one of: %s",
+			ref.Kind, ref.Name, strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ", "))))
 	})
 	return problems
 }

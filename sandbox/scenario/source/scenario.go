@@ -95,7 +95,11 @@ func (s *Scenario) prepare(o Options) Problems {
 				problems = append(problems, p)
 			}
 		}
-		problems = append(problems, instance.manifests(used)...)
+		wrong = instance.manifests(used)
+		problems = append(problems, wrong...)
+		if len(wrong) == 0 {
+			problems = append(problems, instance.workloadNames()...)
+		}
 		for _, step := range instance.Spec.Steps {
 			if !slices.Contains(s.Steps, step.Name) {
 				s.Steps = append(s.Steps, step.Name)

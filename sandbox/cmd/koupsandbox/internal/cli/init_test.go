@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +71,11 @@ func TestInit(t *testing.T) {
 			for name := range written {
 				if !strings.Contains(got.Out, filepath.Join("HOME/order", name)+"\n") {
 					t.Errorf("%s is not printed in:\n%s", name, got.Out)
+				}
+			}
+			for name, text := range written {
+				if strings.HasPrefix(name, "scenarios/") && regexp.MustCompile(`\b[1-9]\.0\.0`).MatchString(text) {
+					t.Errorf("%s has a version that a manifest can have after a version bump:\n%s", name, text)
 				}
 			}
 			if printed := strings.Contains(got.Out, "not a released version"); printed != (ci != "none") {
