@@ -106,11 +106,11 @@ var rules = []rule{
 	{"install-strategy", Error, "The install strategy is installOnly; uninstallThenInstall is only a warning",
 		"A base rejects a second version of a web module with the same web context path\n(\"Child name [...] is not " +
 			"unique\"). There are three ways to release it: a path for each\nversion; deleting the old Pod first (a " +
-			"DaemonSet without maxSurge, or a Deployment with\nstrategy Recreate, or with maxSurge: 0 and a required " +
-			"Pod anti-affinity per host); or the\nannotation module.koupleless.io/install-strategy: " +
-			"uninstallThenInstall. With the last two, a\nbase is without the module until the new version is " +
-			"installed. If that fails, the old version\nis not installed again. This is a warning; an unknown " +
-			"strategy is an error.",
+			"DaemonSet without maxSurge, or a Deployment with\nstrategy Recreate, or with maxSurge: 0 and a " +
+			"required Pod anti-affinity per host between\nall versions); or the annotation " +
+			"module.koupleless.io/install-strategy:\nuninstallThenInstall. With the last two, a base is without " +
+			"the module until the new\nversion is installed. If that fails, the old version is not installed " +
+			"again. This is a\nwarning; an unknown strategy is an error.",
 		text("give each version of a web module its own web context path, and remove the annotation",
 			"为 Web 模块的每个版本设置各自的 web context path，并去掉该 annotation")},
 	{"job-never-ends", Warning, "Modules do not run as Jobs",
