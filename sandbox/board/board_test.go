@@ -374,6 +374,62 @@ func TestRunIsShownAsItsEvents(t *testing.T) {
 	}
 }
 
+// TestRunShowsAllRequests checks that each second of each stream in a run is a separate change with all its requests,
+// even if the run has no other events at that time, and that the last row of each stream has the totals of the report.
+func TestRunShowsAllRequests(t *testing.T) {
+	const seconds = 400 // more than the log entries of a snapshot, and more than one history chunk
+	run := &scenario.Run{Scenario: "busy", Namespace: "busy", Started: began,
+		Elapsed: (seconds + 1) * time.Second,
+		Timeline: []events.Event{
+			{Time: began, Base: &events.BaseEvent{Base: "base-1", Change: events.BaseUp}},
+			{Time: began.Add((seconds - 2) * time.Second), Base: &events.BaseEvent{Base: "base-1", Change: events.BaseDown}},
+		}}
+	want := map[string][]int{}
+	for i, name := range []string{"service", "bases", "gateway"} {
+		from := began.Add(time.Duration(i+1) * 100 * time.Millisecond)
+		s := scenario.Traffic{Summary: traffic.Summary{Name: name, Started: from,
+			Ended: from.Add((seconds - 1) * time.Second).Add(500 * time.Millisecond)}}
+		for n := range seconds {
+			x := traffic.Second{Start: from.Add(time.Duration(n) * time.Second), Sent: 200 + n, Lost: n % (i + 2)}
+			s.Seconds = append(s.Seconds, x)
+			s.Sent, s.Summary.Lost = s.Sent+x.Sent, s.Summary.Lost+x.Lost
+			want[name] = append(want[name], x.Lost)
+		}
+		run.Traffic = append(run.Traffic, s)
+	}
+	for _, elapsed := range []time.Duration{run.Elapsed, run.Elapsed - 2*time.Second} { // streams may outlast the run
+		run.Elapsed = elapsed
+		s := serve(t, Options{Run: run}, nil)
+		got, last := map[string][]int{}, int64(0)
+		for _, c := range decode[History](t, []byte(text(t, s.ask(t, "GET", "/api/history", "")))).Chunks {
+			for _, line := range chunkLines(t, s, c.ID)[1:] {
+				x := decode[Changes](t, line)
+				for _, row := range x.Set.Stream {
+					if row.Ended == 0 {
+						got[row.Name] = append(got[row.Name], int(row.LostRate))
+					}
+				}
+				last = x.Time
+			}
+		}
+		if end := millis(began.Add(elapsed)); last > end {
+			t.Errorf("the last change is %d ms after the run", last-end)
+		}
+		if diff := cmp.Diff(want, got); diff != "" && elapsed > seconds*time.Second {
+			t.Errorf("lost requests by second (-want +got):\n%s", diff)
+		}
+		live := s.stream(t)
+		live.next()
+		for _, x := range run.Traffic {
+			if row := live.tables.Stream["busy/"+x.Name]; row.Sent != x.Sent || row.Lost != x.Summary.Lost ||
+				row.Ended != millis(x.Ended) {
+				t.Errorf("%s: sent %d, lost %d, ended %d; the report has %d, %d, %d", x.Name, row.Sent, row.Lost,
+					row.Ended, x.Sent, x.Summary.Lost, millis(x.Ended))
+			}
+		}
+	}
+}
+
 func chunkLines(t *testing.T, s *served, id int64) [][]byte {
 	t.Helper()
 	body := []byte(text(t, s.ask(t, "GET", fmt.Sprintf("/api/history/%d", id), "")))

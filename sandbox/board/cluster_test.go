@@ -242,3 +242,31 @@ func TestLostRequestsAreFound(t *testing.T) {
 		t.Error("the finding is shown although no more requests are lost")
 	}
 }
+
+// TestStoppedComponentIsFound checks that a component of the sandbox that is not running is a finding until it runs
+// again, and that a short restart and the controllers of a cluster are not.
+func TestStoppedComponentIsFound(t *testing.T) {
+	for _, state := range []events.ComponentState{events.ComponentExited, events.ComponentPaused} {
+		for _, noDaemon := range []bool{false, true} {
+			w := newBoardState(BoardRow{})
+			w.noDaemon = noDaemon
+			w.endInitialEvents()
+			found := func(now time.Time, state events.ComponentState) bool {
+				w.addEvent(events.Event{Time: now,
+					Component: &events.ComponentEvent{Name: "module-controller", State: state}})
+				w.flush(now)
+				f := w.findings["ComponentNotRunning module-controller"]
+				return f != nil && f.shown
+			}
+			if found(began, events.ComponentRunning) || found(began.Add(time.Second), state) {
+				t.Errorf("%s: a component that runs or restarts is a finding", state)
+			}
+			if got := found(began.Add(time.Second+settleTime), state); got == noDaemon {
+				t.Errorf("%s, no daemon: %t: found: %t", state, noDaemon, got)
+			}
+			if found(began.Add(time.Minute), events.ComponentRunning) {
+				t.Errorf("%s: the finding is shown although the component runs again", state)
+			}
+		}
+	}
+}

@@ -24,6 +24,8 @@ const (
 	lossTime = 10 * time.Second
 	// requestsLost is the code of the finding about lost requests. The Koupleless documentation has no code for it.
 	requestsLost errcode.Code = "RequestsLost"
+	// componentNotRunning is the code of the finding about components of the sandbox that have exited or are paused.
+	componentNotRunning errcode.Code = "ComponentNotRunning"
 	// timedOut is the suffix of Pod status reasons for operations that timed out.
 	timedOut = "TimedOut"
 	// shown is the maximum number of bases that a finding lists.
@@ -56,8 +58,8 @@ func (w *boardState) find(now time.Time) {
 		return
 	}
 	seen := map[string]bool{}
-	for _, p := range slices.Concat(w.unreachableBases(), w.lostRequests(now), w.failedModules(),
-		w.slowOperations(now), w.inconsistentBases()) {
+	for _, p := range slices.Concat(w.stoppedComponents(), w.unreachableBases(), w.lostRequests(now),
+		w.failedModules(), w.slowOperations(now), w.inconsistentBases()) {
 		key := string(p.code) + " " + p.about
 		seen[key] = true
 		f := w.findings[key]
@@ -104,6 +106,22 @@ func (p problem) row(since int64) FindingRow {
 }
 
 func firstBases(list []string) []string { return list[:min(len(list), shown)] }
+
+// stoppedComponents reports components of the sandbox that are not running. It ignores the controllers of a cluster,
+// because the Lease of a replaced controller expires while another controller manages the bases.
+func (w *boardState) stoppedComponents() (list []problem) {
+	if w.noDaemon {
+		return nil
+	}
+	for c := range w.state.Components.All() {
+		if c.State != events.ComponentRunning {
+			list = append(list, problem{code: componentNotRunning, about: c.Name, after: settleTime,
+				text:    fmt.Sprintf("the component %s is not running", c.Name),
+				chinese: fmt.Sprintf("组件 %s 未运行", c.Name)})
+		}
+	}
+	return list
+}
 
 // unreachableBases reports bases that are down or unreachable. It reports a mass outage immediately: many bases are
 // unreachable at the same time.

@@ -52,7 +52,7 @@ func ReadReport(path, run string) (*scenario.Run, error) {
 func boardOf(run *scenario.Run) BoardRow {
 	return BoardRow{
 		Source: SourceReport, Title: run.Scenario, Since: millis(run.Started),
-		Ended:   millis(run.Started.Add(run.Elapsed)),
+		Ended:   millis(endOf(run)),
 		Verdict: string(run.Result), Failure: run.Failure,
 	}
 }
@@ -60,67 +60,80 @@ func boardOf(run *scenario.Run) BoardRow {
 // replay adds all events and statistics of a recorded run to a feed, as if the board had observed the run.
 func replay(run *scenario.Run, w *boardState, f *feed.Feed) error {
 	w.namespace, w.synced = run.Namespace, true
-	at := run.Started
-	put := func(until time.Time) error {
-		now, u := w.flush(until)
+	at := run.Started // time of the changes that are not yet in the feed
+	advance := func(until time.Time) error {
+		now, u := w.flush(at)
+		at = until
 		return f.Put(now, u)
 	}
 	seconds := secondsOf(run)
-	tell := func(until time.Time) {
-		for len(seconds) > 0 && !seconds[0].at.After(until) {
+	addSeconds := func(until time.Time) error {
+		for ; len(seconds) > 0 && !seconds[0].at.After(until); seconds = seconds[1:] {
+			if seconds[0].at.After(at) { // each second is a separate change
+				if err := advance(seconds[0].at); err != nil {
+					return err
+				}
+			}
 			w.setStream(seconds[0].row)
-			seconds = seconds[1:]
 		}
+		return nil
 	}
 	for _, e := range run.Timeline {
+		if err := addSeconds(e.Time); err != nil {
+			return err
+		}
 		if e.Time.Sub(at) >= messageInterval {
-			tell(at)
-			if err := put(at); err != nil {
+			if err := advance(e.Time); err != nil {
 				return err
 			}
-			at = e.Time
 		}
 		w.addEvent(e)
 	}
-	end := run.Started.Add(run.Elapsed)
-	for len(seconds) > 0 && seconds[0].at.Before(end) {
-		at = seconds[0].at
-		tell(at)
-		if err := put(at); err != nil {
-			return err
-		}
+	end := endOf(run)
+	if err := addSeconds(end); err != nil {
+		return err
 	}
-	tell(end)
-	return put(end)
+	if err := advance(end); err != nil {
+		return err
+	}
+	return advance(end) // check for findings at the end of the run
 }
+
+func endOf(run *scenario.Run) time.Time { return run.Started.Add(run.Elapsed) }
 
 type streamSecond struct {
 	at  time.Time
 	row StreamRow
 }
 
-// secondsOf returns one row for each second of each request stream in a run, sorted by time.
+// secondsOf returns one row for each second of each request stream in a run, and the final row of each stream, sorted
+// by time. No row is later than the end of the run.
 func secondsOf(run *scenario.Run) (all []streamSecond) {
 	for i := range run.Traffic {
-		all = append(all, secondsOfStream(run.Namespace, &run.Traffic[i])...)
+		all = append(all, secondsOfStream(run, &run.Traffic[i])...)
 	}
 	slices.SortStableFunc(all, func(a, b streamSecond) int { return a.at.Compare(b.at) })
 	return all
 }
 
-func secondsOfStream(group string, t *scenario.Traffic) (list []streamSecond) {
-	row := StreamRow{Group: group, Name: t.Name, Route: t.Route}
+func secondsOfStream(run *scenario.Run, t *scenario.Traffic) (list []streamSecond) {
+	ended := t.Ended
+	if ended.IsZero() || ended.After(endOf(run)) {
+		ended = endOf(run)
+	}
+	// The last second is incomplete. The page keeps one row per millisecond, so its row precedes the final row.
+	last := ended.Add(-time.Millisecond)
+	row := StreamRow{Group: run.Namespace, Name: t.Name, Route: t.Route}
 	for _, s := range t.Seconds {
 		row.Sent, row.Lost = row.Sent+s.Sent, row.Lost+s.Lost
 		row.Rate, row.LostRate, row.Versions = float64(s.Sent), float64(s.Lost), ratesOf(s)
-		list = append(list, streamSecond{s.Start.Add(time.Second), row})
+		at := s.Start.Add(time.Second)
+		if at.After(last) {
+			at = last
+		}
+		list = append(list, streamSecond{at, row})
 	}
-	last := streamRow(group, t.Summary)
-	at := t.Ended
-	if n := len(list); n > 0 && list[n-1].at.After(at) {
-		at = list[n-1].at
-	}
-	return append(list, streamSecond{at, last})
+	return append(list, streamSecond{ended, streamRow(run.Namespace, t.Summary)})
 }
 
 func ratesOf(s traffic.Second) map[string]float64 {

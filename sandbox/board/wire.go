@@ -368,7 +368,7 @@ type StepRow struct {
 // FindingRow describes a problem that the board has detected.
 type FindingRow struct {
 	// Code is an error code of the Koupleless documentation, such as KouplelessBoard.BaselineInconsistency, or
-	// RequestsLost.
+	// RequestsLost or ComponentNotRunning.
 	Code string `json:"code"`
 	// Text describes the problem in English. Chinese describes it in Chinese.
 	Text    string `json:"text"`

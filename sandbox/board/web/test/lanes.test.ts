@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { Builder } from "../src/lanes/build";
+import { Builder, columnsOf, rowDuring } from "../src/lanes/build";
 import { place, Stack, tickOf } from "../src/lanes/layout";
 import { compareNames, VersionNumbers } from "../src/lanes/look";
 import type { Thing } from "../src/lanes/look";
 import { firstAfter } from "../src/lanes/model";
 import type { Lane } from "../src/lanes/model";
-import { History } from "../src/state/history";
+import { History, Track } from "../src/state/history";
 import { Logbook } from "../src/state/logbook";
-import type { ComponentRow } from "../src/wire";
+import type { ComponentRow, StreamRow } from "../src/wire";
 import { base, entry, module, pod, snapshot } from "./make";
 
 const bars = (lane: Lane): string[] => lane.rows.map((r) => `${r.thing}: ${r.bars.map((b) => `${b.from}-${b.to} ${b.name} ${b.state}`).join("; ")}`);
@@ -107,4 +107,18 @@ test("colours of states and versions are those of the page of a report", () => {
     const [mine, others] = [colours(ours, a), colours(theirs, b)];
     assert.deepEqual(names.map((n) => [n, mine[n]]), names.map((n) => [n, others[n]]));
   }
+});
+
+test("the column of a second ends at its row, at every zoom", () => {
+  const track = new Track<StreamRow>();
+  const row = (sent: number, lostRate: number, ended = 0): StreamRow => ({ group: "g", name: "s", sent, lost: 0, rate: 200, lostRate, ...(ended ? { ended, rate: 0, lostRate: 0 } : {}) });
+  track.put(2000, row(200, 0));
+  track.put(3000, row(400, 17));
+  track.put(3899, row(580, 18));
+  track.put(3900, row(580, 0, 3900));
+  for (const least of [1, 30, 500]) {
+    const columns = columnsOf(track, 1000, 4000, least, new VersionNumbers());
+    assert.deepEqual(columns.map((c) => [c.from, c.to, c.lost]), [[1000, 2000, 0], [2000, 3000, 17], [3000, 3899, 18]]);
+  }
+  assert.deepEqual([100, 2500, 3500, 5000].map((time) => rowDuring(track, time)?.lostRate), [undefined, 17, 18, 0]);
 });

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { clock, count, lasting, size } from "../src/format";
-import { densityOf, matchesBase, matchesEntry, modulesOf, offeredOn, summaryOf, trendOf, zonesOf } from "../src/state/derive";
+import { densityOf, matchesBase, matchesEntry, modulesOf, offeredOn, spanOf, summaryOf, trendOf, zonesOf } from "../src/state/derive";
 import { History } from "../src/state/history";
 import { home } from "../src/state/url";
 import { commandsFor, quote, whyOf } from "../src/ui/commands";
@@ -64,6 +64,11 @@ test("a world is summed up", () => {
   const { states, ...rest } = summaryOf(h.now);
   assert.deepEqual([...states], [["ready", 1], ["down", 1]]);
   assert.deepEqual(rest, { bases: 2, unwell: 1, modules: 1, broken: 0, rolling: 1, stuck: 1, workloads: 2, rate: 5, lostRate: 1, lost: 4, faults: 0, findings: 0, down: ["broker"] });
+});
+
+test("a finished run is shown as a whole", () => {
+  const run = { source: "report" as const, title: "r", since: 1000, ended: 8000 };
+  assert.deepEqual([spanOf(run, 120e3), spanOf({ ...run, source: "sandbox" }, 120e3), spanOf(undefined, 120e3)], [7000, 120e3, 120e3]);
 });
 
 test("an action is offered where it can be done", () => {

@@ -98,22 +98,31 @@ export class Builder {
   }
 }
 
-// columnsOf converts the rates of a stream to columns. Within the minimum distance, a later column is kept
-// only if it has more lost requests.
+// LONGEST is the longest time in milliseconds that one row of a stream describes. Rows arrive every second.
+const LONGEST = 1500;
+
+// rowDuring returns the row with the rates of a stream at a time: a row has the rates of the time before it.
+export function rowDuring(track: Track<StreamRow>, time: number): StreamRow | null {
+  const next = track.indexAt(time) + 1;
+  return next < track.times.length && track.times[next]! - time <= LONGEST ? track.rows[next]! : track.at(time);
+}
+
+// columnsOf converts the rates of a stream to columns. Each column ends at the time of its row. Within the minimum
+// distance, a later row is kept only if it has more lost requests.
 export function columnsOf(track: Track<StreamRow>, from: number, to: number, least: number, versions: VersionNumbers): Column[] {
   const { times, rows } = track;
-  const chosen: { from: number; row: StreamRow }[] = [];
-  for (let i = Math.max(track.indexAt(from), 0); i < times.length && times[i]! <= to; i++) {
+  const chosen: { to: number; row: StreamRow }[] = [];
+  for (let i = Math.max(track.indexAt(from), 0); i < times.length && times[i]! <= to + LONGEST; i++) {
     const row = rows[i];
-    if (!row) continue;
+    if (!row || row.ended) continue;
     const last = chosen.at(-1);
-    if (!last || times[i]! - last.from >= least) chosen.push({ from: times[i]!, row });
+    if (!last || times[i]! - last.to >= least) chosen.push({ to: times[i]!, row });
     else if (row.lostRate > last.row.lostRate) last.row = row;
   }
-  return chosen.map(({ from, row }, i) => {
+  return chosen.map(({ to, row }, i) => {
     const answers = Object.entries(row.versions ?? {}).map(([version, n]) => [versions.of(version), n] as const);
     const others = row.rate - row.lostRate - answers.reduce((sum, [, n]) => sum + n, 0);
-    return { from, to: Math.min(chosen[i + 1]?.from ?? Infinity, from + 3 * least), answers: others > 0 ? [...answers, [-1, others] as const] : answers, lost: row.lostRate };
+    return { from: Math.max(chosen[i - 1]?.to ?? to - 1000, to - Math.max(LONGEST, 3 * least)), to, answers: others > 0 ? [...answers, [-1, others] as const] : answers, lost: row.lostRate };
   });
 }
 

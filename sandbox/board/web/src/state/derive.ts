@@ -1,4 +1,4 @@
-import type { Action, BaseRow, LogEntry, ModuleRef } from "../wire";
+import type { Action, BaseRow, BoardRow, LogEntry, ModuleRef } from "../wire";
 import { compareNames } from "../lanes/look";
 import type { Track } from "./history";
 import type { Place } from "./url";
@@ -144,6 +144,10 @@ export function summaryOf(world: World): Summary {
   for (const c of world.component.values()) if (c.state !== "running") s.down.push(c.name);
   return s;
 }
+
+// spanOf returns the duration that a view shows by default: the whole of a finished run, or a duration before the
+// displayed time.
+export const spanOf = (board: BoardRow | undefined, recent: number): number => (board?.source === "report" && board.ended ? Math.max(board.ended - board.since, 1000) : recent);
 
 // offeredOn reports whether an action applies to a row.
 export const offeredOn = (a: Action, on: string, row: object): boolean =>

@@ -82,6 +82,7 @@ export function Scrubber({ frame, theme }: { frame: Frame; theme: string }): JSX
     const to = nextBad(frame, by);
     if (to !== null) model.play(seek(player, to, history));
   };
+  const now = t(frame.board?.ended ? "ended" : "live");
   const ago = lasting(Math.max(end - time, 0));
   return (
     <footer class={live ? "scrubber" : "scrubber past"} aria-label={t("scrubber")}>
@@ -99,7 +100,7 @@ export function Scrubber({ frame, theme }: { frame: Frame; theme: string }): JSX
         </select>
       </div>
       <div class="rail" ref={box} role="slider" tabIndex={0} aria-label={t("scrubber")} aria-valuemin={0} aria-valuemax={Math.round((end - begin) / 1000)} aria-valuenow={Math.round((time - begin) / 1000)}
-        aria-valuetext={live ? `${clock(time)}, ${t("live")}` : `${clock(time)}, ${t("ago", { d: ago })}`}
+        aria-valuetext={live ? `${clock(time)}, ${now}` : `${clock(time)}, ${t("ago", { d: ago })}`}
         onPointerDown={(e) => {
           e.currentTarget.setPointerCapture(e.pointerId);
           pick(e);
@@ -111,7 +112,7 @@ export function Scrubber({ frame, theme }: { frame: Frame; theme: string }): JSX
       </div>
       <div class="shown">
         <b>{clock(time)}</b>
-        <small>{past ? t("loadingPast") : live ? t("live") : t("ago", { d: ago })}</small>
+        <small>{past ? t("loadingPast") : live ? now : t("ago", { d: ago })}</small>
       </div>
       <button type="button" class="toLive" disabled={live} onClick={() => model.play({ mode: "live" })}>{t("toLive")}</button>
     </footer>

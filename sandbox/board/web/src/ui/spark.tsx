@@ -35,13 +35,14 @@ export function Spark({ track, time, span, width, height, versions, label, theme
       rows.push({ x: ((track.times[i]! - from) / span) * width, row });
     }
     const step = Math.max((1000 / span) * width, 1);
-    for (const { x, row } of rows) {
+    for (const [i, { x, row }] of rows.entries()) {
+      const left = Math.max(x - step, rows[i - 1]?.x ?? 0);
       let y = height - 1;
       const stack = (n: number, colour: string): void => {
         if (n <= 0) return;
         const tall = Math.max((n / peak) * (height - 3), 1);
         g.fillStyle = colour;
-        g.fillRect(x - step, (y -= tall), Math.max(step - 0.5, 1), tall);
+        g.fillRect(left, (y -= tall), Math.max(x - left - 0.5, 1), tall);
       };
       let known = 0;
       for (const [version, n] of Object.entries(row.versions ?? {})) {

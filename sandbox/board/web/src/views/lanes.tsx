@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { StepRow, StreamRow } from "../wire";
 import { maybe, model, t } from "../app";
 import { clock, lasting, moment } from "../format";
-import { columnsOf } from "../lanes/build";
+import { columnsOf, rowDuring } from "../lanes/build";
 import { hitOf } from "../lanes/hit";
 import { AXIS, CHART, GUTTER, PAD, place as placeLane, Stack, STEP_HEIGHT } from "../lanes/layout";
 import type { Placed } from "../lanes/layout";
@@ -11,14 +11,14 @@ import { coloursOf } from "../lanes/look";
 import type { Lane } from "../lanes/model";
 import { Painter } from "../lanes/painter";
 import type { Head } from "../lanes/painter";
-import { matchesBase, versionsOf, zonesOf } from "../state/derive";
+import { matchesBase, spanOf, versionsOf, zonesOf } from "../state/derive";
 import type { Track } from "../state/history";
 import type { Frame } from "../state/model";
 import { seek } from "../state/player";
 import { Empty, Swatch, useSize } from "../ui/bits";
 import { showTip } from "../ui/tip";
 
-// SPAN is the default visible duration, and ROOM the free space after the end.
+// SPAN is the default visible duration, except for a finished run, and ROOM the free space after the end.
 const SPAN = 120e3;
 const ROOM = 0.03;
 const SHORTEST = 200;
@@ -38,7 +38,8 @@ export function Lanes({ frame, theme }: { frame: Frame; theme: string }): JSX.El
   const [at, setAt] = useState(-1);
   // right is the end of the view after the user has moved it; null = it follows the displayed time.
   const [right, setRight] = useState<number | null>(null);
-  const span = place.span ?? SPAN;
+  const usual = spanOf(frame.board, SPAN * (1 - ROOM)) / (1 - ROOM);
+  const span = place.span ?? usual;
   const to = right ?? time + span * ROOM;
   const from = to - span;
 
@@ -105,9 +106,9 @@ export function Lanes({ frame, theme }: { frame: Frame; theme: string }): JSX.El
   });
 
   const show = (newSpan: number, middle: number): void => {
-    const s = Math.min(Math.max(newSpan, SHORTEST), Math.max((history.end - history.begin) * 1.1, SPAN));
+    const s = Math.min(Math.max(newSpan, SHORTEST), Math.max((history.end - history.begin) * 1.1, usual));
     const share = (middle - from) / span;
-    model.go({ span: Math.round(s) === SPAN ? null : Math.round(s) }, true);
+    model.go({ span: Math.round(s) === Math.round(usual) ? null : Math.round(s) }, true);
     setRight(right === null && middle === time ? null : middle - s * share + s);
   };
   const move = (by: number): void => {
@@ -235,7 +236,7 @@ function hitAt(p: Painter, placed: readonly Placed[], head: readonly BoardHead[]
   if (y < headHeight) {
     const h = head.find((h) => y >= h.y && y < h.y + h.height);
     if (h?.kind === "stream") {
-      const row = h.track.at(at);
+      const row = rowDuring(h.track, at);
       const versions = Object.entries(row?.versions ?? {}).map(([v, n]) => `${v}: ${n}`);
       return { text: row && x > GUTTER ? [clock(at), t("perSecond", { n: row.rate }), ...versions, row.lostRate ? t("nLost", { n: row.lostRate }) : ""].filter((s) => s).join("\n") : h.title, on: ["stream", h.key], time: at };
     }

@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import type { Health, StreamRow } from "../wire";
 import { t } from "../app";
 import { clock, count } from "../format";
-import { matchesBase, summaryOf, zonesOf } from "../state/derive";
+import { matchesBase, spanOf, summaryOf, zonesOf } from "../state/derive";
 import type { Zone } from "../state/derive";
 import type { Frame } from "../state/model";
 import type { Place } from "../state/url";
@@ -137,7 +137,7 @@ export function Stream({ name, row, frame, theme, track, time }: { name: string;
     <div class="stream" ref={box}>
       <Open sel={`stream:${name}`}>{row.name}</Open>
       <span class="numbers">{t("perSecond", { n: Math.round(row.rate) })}{row.lost > 0 && <b class="badly"> {t("nLost", { n: row.lost })}</b>}</span>
-      <Spark track={track} time={time} span={120e3} width={Math.max(width, 40)} height={34} versions={frame.versions} theme={theme} label={`${row.name}: ${t("perSecond", { n: Math.round(row.rate) })}, ${t("nLost", { n: row.lost })}`} />
+      <Spark track={track} time={time} span={spanOf(frame.board, 120e3)} width={Math.max(width, 40)} height={34} versions={frame.versions} theme={theme} label={`${row.name}: ${t("perSecond", { n: Math.round(row.rate) })}, ${t("nLost", { n: row.lost })}`} />
     </div>
   );
 }

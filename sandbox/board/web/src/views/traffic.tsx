@@ -2,12 +2,14 @@ import type { JSX } from "preact";
 import type { StreamRow } from "../wire";
 import { maybe, t } from "../app";
 import { clock, count, lasting } from "../format";
+import { spanOf } from "../state/derive";
 import type { Track } from "../state/history";
 import type { Frame } from "../state/model";
 import { Dot, Empty, Open, Section, Swatch, useSize } from "../ui/bits";
 import { Spark } from "../ui/spark";
 
-const SPANS = 5 * 60e3;
+// SPAN is the visible duration of a stream that is not from a finished run.
+const SPAN = 5 * 60e3;
 
 export function Traffic({ frame, theme }: { frame: Frame; theme: string }): JSX.Element {
   const { world, place, history } = frame;
@@ -18,13 +20,14 @@ export function Traffic({ frame, theme }: { frame: Frame; theme: string }): JSX.
 
 function Stream({ name, row, track, frame, theme }: { name: string; row: StreamRow; track: Track<StreamRow>; frame: Frame; theme: string }): JSX.Element {
   const [box, width] = useSize<HTMLDivElement>();
+  const span = spanOf(frame.board, SPAN);
   const results = Object.entries(row.results ?? {}).sort((a, b) => b[1] - a[1]);
   const versions = Object.entries(row.versions ?? {}).filter(([, n]) => n > 0);
   return (
     <Section title={<Open sel={`stream:${name}`}>{row.name}</Open>} aside={<span>{maybe(`route_${row.route ?? ""}`, row.route ?? "")}{row.ended ? `, ${t("ended_stream")}` : ""}</span>} class="trafficStream">
-      <div ref={box}>{width > 0 && <Spark track={track} time={frame.time} span={SPANS} width={width} height={110} versions={frame.versions} theme={theme}
+      <div ref={box}>{width > 0 && <Spark track={track} time={frame.time} span={span} width={width} height={110} versions={frame.versions} theme={theme}
         label={`${row.name}: ${t("perSecond", { n: Math.round(row.rate) })}, ${t("nLost", { n: row.lost })}`} />}</div>
-      <div class="axis" aria-hidden="true"><small>{clock(frame.time - SPANS)}</small><small>{clock(frame.time)}</small></div>
+      <div class="axis" aria-hidden="true"><small>{clock(frame.time - span)}</small><small>{clock(frame.time)}</small></div>
       <div class="figures">
         <span><small>{t("rate")}</small><b>{t("perSecond", { n: Math.round(row.rate) })}</b></span>
         <span><small>{t("sent")}</small><b>{count(row.sent)}</b></span>
