@@ -382,7 +382,8 @@ func TestRunShowsAllRequests(t *testing.T) {
 		Elapsed: (seconds + 1) * time.Second,
 		Timeline: []events.Event{
 			{Time: began, Base: &events.BaseEvent{Base: "base-1", Change: events.BaseUp}},
-			{Time: began.Add((seconds - 2) * time.Second), Base: &events.BaseEvent{Base: "base-1", Change: events.BaseDown}},
+			{Time: began.Add((seconds - 2) * time.Second),
+				Base: &events.BaseEvent{Base: "base-1", Change: events.BaseDown}},
 		}}
 	want := map[string][]int{}
 	for i, name := range []string{"service", "bases", "gateway"} {

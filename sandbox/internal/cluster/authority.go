@@ -80,7 +80,8 @@ func ParseAuthority(certPEM, keyPEM []byte) (*Authority, error) {
 		return nil, errors.New("the certificate is not a CA certificate")
 	}
 	if time.Now().Add(certificateLifetime).After(pair.Leaf.NotAfter) {
-		return nil, fmt.Errorf("the CA certificate expires at %s, before the certificates that it would issue", pair.Leaf.NotAfter)
+		return nil, fmt.Errorf("the CA certificate expires at %s, before the certificates that it would issue",
+			pair.Leaf.NotAfter)
 	}
 	return &Authority{certificate: pair.Leaf, key: key, pem: certPEM}, nil
 }

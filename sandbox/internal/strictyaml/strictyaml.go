@@ -181,7 +181,8 @@ func (w *walker) keys(n *yaml.Node, path, what string, join func(path, key strin
 		key, value := n.Content[i], n.Content[i+1]
 		if line, twice := first[key.Value]; twice {
 			if !w.options.Partial {
-				w.problem(Duplicate, key.Line, join(path, key.Value), "is already set on line %d; remove one of the two",
+				w.problem(Duplicate, key.Line, join(path, key.Value),
+					"is already set on line %d; remove one of the two",
 					line)
 			}
 			continue

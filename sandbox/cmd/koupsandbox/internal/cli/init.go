@@ -119,8 +119,8 @@ func checkFree(dir string, paths []string) error {
 	}
 	if len(existing) > 0 {
 		return usageError{fmt.Errorf(
-			"no files were written, because %s already contains %s; use an empty directory, and copy the files that you "+
-				"need",
+			"no files were written, because %s already contains %s; use an empty directory, and copy the files that "+
+				"you need",
 			dir, strings.Join(existing, ", "))}
 	}
 	return nil
