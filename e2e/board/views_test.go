@@ -122,7 +122,7 @@ func TestPastStates(t *testing.T) {
 	p.wait(`document.querySelector(".shown b").textContent === "10:00:15"`)
 	p.screenshot("past")
 	p.keys(kb.End)
-	p.wait(`document.querySelector(".shown small").textContent === "live" && location.search === ""`)
+	p.wait(`document.querySelector(".shown small").textContent === "ended" && location.search === ""`)
 	p.wait(stateAt("base-2") + ` !== "disconnected"`)
 	p.keys(kb.Home)
 	p.wait(`document.querySelector(".shown b").textContent === "10:00:00"`)
@@ -136,7 +136,7 @@ func TestPastStates(t *testing.T) {
 	p.keys("6") // the log view ends with the shown time
 	p.wait(`location.search.includes("view=log") && document.querySelector("td.time")?.textContent.startsWith("10:00:19")`)
 	p.keys("1", ".", ".", ".", " ") // playback at ten times the speed
-	p.wait(stateAt("base-2") + ` !== "disconnected" && document.querySelector(".shown small").textContent === "live"`)
+	p.wait(stateAt("base-2") + ` !== "disconnected" && document.querySelector(".shown small").textContent === "ended"`)
 	p.requireNoErrors(f)
 }
 
