@@ -454,14 +454,8 @@ func TestProviderAuto(t *testing.T) {
 // TestDownKeepsDirectoryIfProcessRemains checks that Down keeps the state directory if a process cannot be stopped,
 // here because its run record is damaged. With Force, Down must remove the directory.
 func TestDownKeepsDirectoryIfProcessRemains(t *testing.T) {
-	home := state.Home(t.TempDir())
-	dir := home.Dir("koup")
-	check.Must(t, dir.Create())
-	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: " +
-		"{provider: embedded}\n"
-	for path, text := range map[string]string{dir.Config(): config, filepath.Join(dir.Run(), "etcd.json"): "{"} {
-		check.Must(t, state.WriteFile(path, []byte(text)))
-	}
+	home, dir := writeSandbox(t)
+	check.Must(t, state.WriteFile(filepath.Join(dir.Run(), "etcd.json"), []byte("{")))
 	for range 2 {
 		_, err := sandbox.Down(t.Context(), sandbox.DownOptions{Home: string(home), Name: "koup"})
 		if err == nil || !strings.Contains(err.Error(), "etcd.json is damaged") ||
@@ -477,15 +471,22 @@ func TestDownKeepsDirectoryIfProcessRemains(t *testing.T) {
 	}
 }
 
-// TestDownWhileDaemonEnds checks that Down succeeds if the daemon ends by itself between its answer and the call of
-// Down, as the daemon of a killed client does.
-func TestDownWhileDaemonEnds(t *testing.T) {
+// writeSandbox creates the directory of the sandbox koup in a new home. Its provider is embedded, and nothing runs.
+func writeSandbox(t *testing.T) (state.Home, state.Dir) {
+	t.Helper()
 	home := state.Home(t.TempDir())
 	dir := home.Dir("koup")
 	check.Must(t, dir.Create())
 	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: " +
 		"{provider: embedded}\n"
 	check.Must(t, state.WriteFile(dir.Config(), []byte(config)))
+	return home, dir
+}
+
+// TestDownWhileDaemonEnds checks that Down succeeds if the daemon ends by itself between its answer and the call of
+// Down, as the daemon of a killed client does.
+func TestDownWhileDaemonEnds(t *testing.T) {
+	home, dir := writeSandbox(t)
 	path, err := dir.NewSocketPath()
 	check.Must(t, err)
 	socket, err := control.Listen(path)
@@ -511,12 +512,7 @@ func TestDownWhileDaemonEnds(t *testing.T) {
 // like a suspended process.
 func TestDownWithHangingDaemon(t *testing.T) {
 	t.Parallel()
-	home := state.Home(t.TempDir())
-	dir := home.Dir("koup")
-	check.Must(t, dir.Create())
-	config := "apiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\nmetadata: {name: koup}\nspec: " +
-		"{provider: embedded}\n"
-	check.Must(t, state.WriteFile(dir.Config(), []byte(config)))
+	home, dir := writeSandbox(t)
 	path, err := dir.NewSocketPath()
 	check.Must(t, err)
 	daemon, err := net.Listen("unix", path)

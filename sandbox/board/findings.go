@@ -95,8 +95,8 @@ func (w *boardState) find(now time.Time) {
 func (p problem) row(since int64) FindingRow {
 	slices.Sort(p.bases)
 	slices.Sort(p.workloads)
-	row := FindingRow{Code: string(p.code), Text: p.text, Chinese: p.chinese, Since: since, Bases: firstBases(p.bases),
-		Workloads: firstBases(p.workloads)}
+	row := FindingRow{Code: string(p.code), Text: p.text, Chinese: p.chinese, Since: since, Bases: firstShown(p.bases),
+		Workloads: firstShown(p.workloads)}
 	info, known := errcode.LookupIn(errcode.KouplelessBoard, string(p.code))
 	if !known {
 		info, _ = errcode.Lookup(string(p.code))
@@ -105,7 +105,7 @@ func (p problem) row(since int64) FindingRow {
 	return row
 }
 
-func firstBases(list []string) []string { return list[:min(len(list), shown)] }
+func firstShown(list []string) []string { return list[:min(len(list), shown)] }
 
 // stoppedComponents reports components of the sandbox that are not running. It ignores the controllers of a cluster,
 // because the Lease of a replaced controller expires while another controller manages the bases.
