@@ -4,13 +4,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/koupleless/koupsandbox/controller/errcode"
 	"github.com/koupleless/koupsandbox/sandbox/events"
 )
 
 // installCheck finds repeated installations. An installBiz command repeats an installation if another command has
 // already installed the version, and if the version is not BROKEN and was not removed by an uninstall, a failure or a
 // restart in the meantime. If the run has no command events, a repeated installation is a version that a base
-// resolves twice.
+// resolves twice. A command that a base rejects while it installs the version is a repetition only if an earlier
+// command started this installation. Otherwise, the base installs the version as part of its baseline.
 //
 // A repeated installation is excused if the first response may have been lost and no module list can have arrived
 // since then. This is the case if the base was disconnected, a fault was in effect or triggered on the base, or a
@@ -29,6 +31,7 @@ type installation struct {
 	since    time.Time
 	answered time.Time // time of the response to the install command; zero if the base has not responded
 	broken   bool
+	rejected []Finding // commands that the base rejected before answered, because it was installing the version
 }
 
 func (c *installCheck) observe(w *history, e appliedEvent) {
@@ -51,10 +54,18 @@ func (c *installCheck) observe(w *history, e appliedEvent) {
 		began := e.Time.Add(-x.Elapsed)
 		switch {
 		case x.Code == "" && l.answered.IsZero():
-			l.answered = e.Time
+			for _, f := range l.rejected {
+				c.recordRepeat(w, l, f)
+			}
+			l.answered, l.rejected = e.Time, nil
 		case began.After(l.since):
-			c.recordRepeat(w, l, Finding{Kind: InstalledAgain, Time: began, Base: x.Base,
-				Modules: []events.ModuleRef{x.Module}, Code: x.Code})
+			f := Finding{Kind: InstalledAgain, Time: began, Base: x.Base, Modules: []events.ModuleRef{x.Module},
+				Code: x.Code}
+			if x.Code == string(errcode.ArkletInstallBizExecuting) && l.answered.IsZero() {
+				l.rejected = append(l.rejected, f)
+				return
+			}
+			c.recordRepeat(w, l, f)
 		}
 	}
 }

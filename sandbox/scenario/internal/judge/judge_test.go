@@ -266,6 +266,18 @@ var installedCases = map[string]checkCase{
 		events: script(up, command(1000, "1@a", "installBiz", "Arklet.RepeatBiz", time.Millisecond)),
 		want:   Result{Compared: 1, Violations: findings{again(InstalledAgain, 999, 979, "Arklet.RepeatBiz")}},
 	},
+	"installed: rejected while the base installs its baseline": {
+		events: script(biz(20, "1@a", "RESOLVED"),
+			command(40, "1@a", "installBiz", "Arklet.InstallBizExecuting", time.Millisecond),
+			biz(100, "1@a", "ACTIVATED")),
+		want: Result{Compared: 1},
+	},
+	"installed: rejected while an earlier command installs": {
+		events: script(biz(20, "1@a", "RESOLVED"),
+			command(40, "1@a", "installBiz", "Arklet.InstallBizExecuting", time.Millisecond),
+			biz(100, "1@a", "ACTIVATED"), command(100, "1@a", "installBiz", "", 81*time.Millisecond)),
+		want: violated(again(InstalledAgain, 39, 19, "Arklet.InstallBizExecuting")),
+	},
 	"installed: the clock of the command is slightly ahead": {
 		events: script(biz(20, "1@a", "RESOLVED"), biz(30, "1@a", "ACTIVATED"),
 			command(31, "1@a", "installBiz", "", 10*time.Millisecond)),
