@@ -471,7 +471,7 @@ func TestTraffic(t *testing.T) {
 		{"lost", "lost == 0", end(10, 1), steps.ErrJudgeNotTrue,
 			[]string{"stream s: lost == 0 ", ": 10 requests", "1 lost (notFound 1)"}},
 		{"must lose", "notFound > 0", end(10, 1), nil, nil},
-		{"nothing sent", "lost == 0", end(0, 0), steps.ErrNothingSent, []string{"traffic s "}},
+		{"nothing sent", "lost == 0", end(0, 0), steps.ErrNothingSent, []string{"stream s "}},
 		{"not to the end", "lost == 0", short, steps.ErrStoppedEarly,
 			[]string{"stream s stopped by itself after 15m0s"}},
 	}
