@@ -58,6 +58,7 @@ export const texts = {
   down: ["down", "已停止"],
   unknown: ["unknown", "未知"],
   paused: ["paused", "已暂停"],
+  stopping: ["stopping", "正在停止"],
   exited: ["exited", "已退出"],
   notWell: ["unhealthy", "异常"],
   badReason: ["unhealthy", "状态不正常"],
