@@ -159,8 +159,8 @@ func compare(dir string, paths []string, files map[string][]byte) (missing, kept
 	}
 	if len(conflicts) > 0 {
 		return nil, nil, usageError{fmt.Errorf(
-			"no files were written, because %s has different files %s; use an empty directory, and copy the files "+
-				"that you need", dir, strings.Join(conflicts, ", "))}
+			"no files were written, because %s already contains different files: %s; use an empty directory, and copy "+
+				"the files that you need", dir, strings.Join(conflicts, ", "))}
 	}
 	return missing, kept, nil
 }
