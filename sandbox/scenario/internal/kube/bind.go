@@ -9,7 +9,7 @@ import (
 )
 
 // Bind returns a copy of an object in which all module Pods and module Pod templates have a node selector for the
-// bases of a group. If a node selector for the host name of a base already exists, it may contain the short name
+// bases of a group. Other cluster names in node selectors and node affinities are replaced. If a node selector for the host name of a base already exists, it may contain the short name
 // SET-N instead of GROUP-SET-N.
 func Bind(o *unstructured.Unstructured, group string) *unstructured.Unstructured {
 	o = o.DeepCopy()
@@ -35,9 +35,28 @@ func bind(value any, group string) {
 		if err := unstructured.SetNestedField(spec, group, "nodeSelector", labels.BaseCluster); err != nil {
 			return // nodeSelector is not a mapping: the API server rejects it
 		}
+		selectGroup(spec["affinity"], group)
 		selector, _ := spec["nodeSelector"].(map[string]any)
 		if host, ok := selector[labels.BaseHost].(string); ok && !strings.HasPrefix(host, group+"-") {
 			selector[labels.BaseHost] = group + "-" + host
+		}
+	}
+}
+
+// selectGroup makes all requirements for a cluster name in a value, at any depth, select the group.
+func selectGroup(value any, group string) {
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			selectGroup(item, group)
+		}
+	case map[string]any:
+		if value["key"] == labels.BaseCluster {
+			value["operator"], value["values"] = "In", []any{group}
+			return
+		}
+		for _, field := range value {
+			selectGroup(field, group)
 		}
 	}
 }
