@@ -46,6 +46,21 @@ const (
 // ciFiles maps each CI system to its workflow file. Module omits the workflow files of all other CI systems.
 var ciFiles = map[CI]string{GitHub: ".github/workflows/scenarios.yml", GitLab: ".gitlab-ci.yml"}
 
+// web lists the texts in the example files that differ for Options.Web, each followed by its replacement.
+var web = []string{
+	"    metadata:\n      labels:", "    metadata:\n      annotations: # one base at a time replaces the old version\n" +
+		"        module.koupleless.io/install-strategy: uninstallThenInstall\n      labels:",
+	"  bases: # if versions of the module share a web context path, use: koupsandbox init --web\n", "  bases:\n",
+	"installTime: 200ms}", "installTime: 200ms, web: true}",
+	"  steps:\n", "  checks: {activeVersion: ignored} # a base answers 404 while it replaces the version\n  steps:\n",
+	"    - traffic: {start: {name: bases, via: bases, module: stock}}\n", "",
+	"no request is lost.", "the Service loses no request.",
+	"a release, a release during which the module controller restarts, and a release of a version that does not start.",
+	"a release, and a release during which the module controller restarts. They check only requests to the Service.",
+	"一次发布，一次期间 Module Controller 重启的发布，以及一次新版本无法启动的发布。",
+	"一次发布，以及一次期间 Module Controller 重启的发布。只检查发往 Service 的请求。",
+}
+
 // Systems lists all values of CI.
 func Systems() []CI { return []CI{GitHub, GitLab, None} }
 
@@ -55,6 +70,9 @@ type Options struct {
 	Name string
 	// Version is the release of koupsandbox that CI uses, such as v1.2.3. Default: the version in the example files.
 	Version string
+	// Web is for a web module whose versions share a context path, so that a base can install only one of them. Its
+	// scenarios check only requests to the Service.
+	Web bool
 	// Env is the environment of the module's bases, a DNS label. If it is set, Module also returns a sandbox
 	// configuration, which the Makefile and the workflow file use. Default: dev, the default of sandboxes.
 	Env string
@@ -87,9 +105,13 @@ func Module(o Options) (map[string][]byte, error) {
 			"    timeout-minutes: 15\n    env:\n      KOUPSANDBOX_CONFIG: "+sandboxFile+"\n",
 			"include:\n", "variables:\n  KOUPSANDBOX_CONFIG: "+sandboxFile+"\ninclude:\n")
 	}
-	fit := strings.NewReplacer(pairs...)
 	leftOut := maps.Clone(ciFiles)
 	delete(leftOut, o.CI)
+	if o.Web {
+		pairs = append(pairs, web...)
+		leftOut[None] = "scenarios/broken-release.yaml" // until the rollback, a base has no version
+	}
+	fit := strings.NewReplacer(pairs...)
 	root, err := fs.Sub(files, "module")
 	if err != nil {
 		return nil, fmt.Errorf("reading the examples: %w", err)

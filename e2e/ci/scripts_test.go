@@ -100,17 +100,23 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestInit checks that make test succeeds in a repository that koupsandbox init has created.
+// TestInit checks that make test succeeds in repositories that koupsandbox init has created.
 func TestInit(t *testing.T) {
+	t.Run("default", func(t *testing.T) { testInit(t, "3 passed in ") })
+	t.Run("web", func(t *testing.T) { testInit(t, "2 passed in ", "--web") })
+}
+
+func testInit(t *testing.T, passed string, flags ...string) {
+	t.Helper()
 	bin, err := box.FindBinaries(root)
 	must(t, err)
 	folder, home := t.TempDir(), shortFolder(t)
 	b := &box.Box{Bin: bin, Home: home, Name: "koup"}
-	must(t, b.Must(t.Context(), "init", "--name", "order", folder))
+	must(t, b.Must(t.Context(), slices.Concat([]string{"init", "--name", "order"}, flags, []string{folder})...))
 	cmd := exec.CommandContext(t.Context(), "make", "-C", folder, "test")
 	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + home}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "3 passed in ") {
+	if err != nil || !strings.Contains(string(out), passed) {
 		t.Errorf("make test: %v\n%s", err, out)
 	}
 	requireNoSandbox(t, filepath.Join(home, ".koupsandbox"))

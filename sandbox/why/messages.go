@@ -293,8 +293,9 @@ var (
 		"该 Pod 请求 {amount} 的 {resource}，其他条件都满足的基座都没有这么多空闲：最多为 {base} 上的 {free}",
 		"request less, or add a base", "减少请求，或增加基座")
 	msgNoFreeMetaspace = answer(NoFreeMetaspace, msgNoFreeResources.cause.EN, msgNoFreeResources.cause.ZH,
-		"request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize",
-		"减少 memory 请求，移除模块，或以更大的 -XX:MaxMetaspaceSize 启动基座")
+		"request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize "+
+			"(in a sandbox: spec.bases[].metaspace.max)",
+		"减少 memory 请求，移除模块，或以更大的 -XX:MaxMetaspaceSize(在沙箱中：spec.bases[].metaspace.max)启动基座")
 	msgTooManyPods = answer(NoFreeResources,
 		"every otherwise matching base already has its maximum number of Pods",
 		"其他条件都满足的基座，其 Pod 数都已达到上限",
@@ -539,8 +540,9 @@ var (
 
 // Pieces of advice for the error codes of failed commands.
 var (
-	partUninstallModules = text("uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize{again}",
-		"卸载模块，或以更大的 -XX:MaxMetaspaceSize 启动基座{again}")
+	partUninstallModules = text("uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize "+
+		"(in a sandbox: spec.bases[].metaspace.max){again}",
+		"卸载模块，或以更大的 -XX:MaxMetaspaceSize(在沙箱中：spec.bases[].metaspace.max)启动基座{again}")
 	partFreeDisk = text("free disk space on the base, or replace the base{again}", "释放基座的磁盘空间，或更换基座{again}")
 	partCheckURL = text("check that the base reaches the URL, and that the jar exists{again}",
 		"检查基座能否到达该 URL，以及 jar 是否存在{again}")
@@ -704,8 +706,9 @@ var (
 	msgMetaspacePressure = answer(MetaspacePressure,
 		"{base} is Ready and has little metaspace left: {message}",
 		"{base} 为 Ready，但剩余的 metaspace 很少：{message}",
-		"uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize",
-		"卸载模块，或以更大的 -XX:MaxMetaspaceSize 启动基座")
+		"uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize "+
+			"(in a sandbox: spec.bases[].metaspace.max)",
+		"卸载模块，或以更大的 -XX:MaxMetaspaceSize(在沙箱中：spec.bases[].metaspace.max)启动基座")
 	msgNodeReady = answer(NodeReady,
 		"{base} has been Ready for {age}, since {since}{by}",
 		"{base} 已 Ready {age}，自 {since} 起{by}", "", "")

@@ -44,7 +44,7 @@ func (v *validator) reasons(path *field.Path, value string, reasons []string) {
 func (v *validator) spec(s *ScenarioSpec, path *field.Path) {
 	v.matrix(s, path.Child("matrix"))
 	for i := range s.Bases {
-		v.baseSet(&s.Bases[i], path.Child("bases").Index(i))
+		v.runBaseSet(&s.Bases[i], path.Child("bases").Index(i))
 	}
 	v.errs = append(v.errs, v.names.duplicates...)
 	if s.Controller != nil {
@@ -53,6 +53,15 @@ func (v *validator) spec(s *ScenarioSpec, path *field.Path) {
 	v.invariants(path, s.Always, s.Never)
 	v.steps(s.Steps, path.Child("steps"), inSteps)
 	v.steps(s.Finally, path.Child("finally"), inFinally)
+}
+
+// runBaseSet validates a set of bases of a run.
+func (v *validator) runBaseSet(b *BaseSet, path *field.Path) {
+	v.baseSet(b, path)
+	if b.ClusterName != "" {
+		v.forbid(path.Child("clusterName"), "bases of a run report its namespace, and apply replaces the cluster name in "+
+			"node selectors and affinities; remove this field")
+	}
 }
 
 func (v *validator) matrix(s *ScenarioSpec, path *field.Path) {

@@ -152,7 +152,7 @@ func (v *validator) added(b *BaseSet, at *field.Path) {
 	if b.Count != nil && *b.Count == 0 {
 		v.invalid(at.Child("count"), 0, "must be between 1 and %d", MaxBases)
 	}
-	v.baseSet(b, at)
+	v.runBaseSet(b, at)
 	set := v.names.Sets[b.Name]
 	if set == b || set == nil {
 		return

@@ -29,8 +29,8 @@ type Instance struct {
 	Run expr.Run
 
 	doc *strictyaml.Document
-	// applied holds the names of the objects that the steps apply, by kind. It is complete after Scenario.prepare has
-	// called objects and manifests.
+	// applied holds the names of the objects that the steps apply, by kind, and the names of their containers. It is
+	// complete after Scenario.prepare has called objects and manifests.
 	applied map[string][]string
 }
 

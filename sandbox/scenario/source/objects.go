@@ -47,6 +47,9 @@ func (i *Instance) objects() (problems Problems) {
 	return problems
 }
 
+// container is the key of Instance.applied for the names of containers, which are the names of modules.
+const container = "container"
+
 // addApplied adds an object, or the items of a List, to i.applied.
 func (i *Instance) addApplied(o v1alpha1.Object) {
 	if i.applied == nil {
@@ -55,35 +58,70 @@ func (i *Instance) addApplied(o v1alpha1.Object) {
 	v1alpha1.EachObject(o.Unstructured().Object, nil, func(o map[string]any, _ *field.Path) {
 		u := &unstructured.Unstructured{Object: o}
 		i.applied[u.GetKind()] = append(i.applied[u.GetKind()], u.GetName())
+		i.addContainers(o)
 	})
 }
 
-// workloadNames returns a problem for each step that refers to a workload that no step applies, although steps apply
-// other objects of its kind. It returns none if steps may create objects that are unknown before the run.
-func (i *Instance) workloadNames() (problems Problems) {
+// addContainers adds the containers at any depth of a value to i.applied.
+func (i *Instance) addContainers(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, member := range value {
+			i.addContainers(member)
+			list, _ := member.([]any)
+			if key != "containers" && key != "initContainers" {
+				continue
+			}
+			for _, item := range list {
+				c, _ := item.(map[string]any)
+				name, _ := c["name"].(string)
+				i.applied[container] = append(i.applied[container], name)
+			}
+		}
+	case []any:
+		for _, item := range value {
+			i.addContainers(item)
+		}
+	}
+}
+
+// names returns a problem for each step that refers to a workload, a Service or a module that no step applies, although
+// steps apply other objects of its kind. It returns none if steps may create objects that are unknown before the run.
+func (i *Instance) names() (problems Problems) {
 	unknown := false
 	i.EachStep(func(_ *field.Path, step *v1alpha1.Step) {
 		unknown = unknown || step.Script != nil || step.Apply != nil && expr.HasExpression(step.Apply.File)
+		if step.Patch != nil {
+			delete(i.applied, container) // the patch may add a container
+		}
 	})
 	if unknown {
 		return nil
 	}
+	check := func(at *field.Path, kind, name string) {
+		names := i.applied[kind]
+		if name == "" || len(names) == 0 || slices.Contains(names, name) || expr.HasExpression(name) ||
+			slices.ContainsFunc(names, expr.HasExpression) {
+			return
+		}
+		problems = append(problems, i.Origin.problem(at.String(), fmt.Sprintf("no step applies %s %q; use one of: %s",
+			kind, name, strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ", "))))
+	}
 	i.EachStep(func(at *field.Path, step *v1alpha1.Step) {
 		at, ref := at.Child(step.Kind()), step.Changes()
 		switch {
+		case step.Traffic != nil && step.Traffic.Start != nil:
+			check(at.Child("start", "service"), "Service", step.Traffic.Start.Service)
+			check(at.Child("start", "module"), container, step.Traffic.Start.Module)
+			return
 		case step.Wait != nil && step.Wait.Rollout != nil:
 			at, ref = at.Child("rollout"), step.Wait.Rollout
 		case step.Release == nil && step.Rollback == nil && step.Scale == nil:
 			return
 		}
-		names := i.applied[ref.Kind]
-		if ref.Name == "" || ref.Namespace != "" || len(names) == 0 || slices.Contains(names, ref.Name) ||
-			expr.HasExpression(ref.Name) || slices.ContainsFunc(names, expr.HasExpression) {
-			return
+		if ref.Namespace == "" {
+			check(at.Child("name"), ref.Kind, ref.Name)
 		}
-		name := at.Child("name").String()
-		problems = append(problems, i.Origin.problem(name, fmt.Sprintf("no step applies %s %q; use one of: %s",
-			ref.Kind, ref.Name, strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ", "))))
 	})
 	return problems
 }

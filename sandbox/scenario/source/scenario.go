@@ -98,7 +98,7 @@ func (s *Scenario) prepare(o Options) Problems {
 		wrong = instance.manifests(used)
 		problems = append(problems, wrong...)
 		if len(wrong) == 0 {
-			problems = append(problems, instance.workloadNames()...)
+			problems = append(problems, instance.names()...)
 		}
 		for _, step := range instance.Spec.Steps {
 			if !slices.Contains(s.Steps, step.Name) {

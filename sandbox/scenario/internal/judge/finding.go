@@ -148,7 +148,7 @@ func (r *Result) Summary() string {
 			add(", %s, shortest overlap %v", plain.Count(r.Handovers, "handover"), roundDuration(r.ShortestOverlap))
 		}
 		if violations == 0 {
-			add(", no gap")
+			add(", no gap while a Pod requests a module")
 		} else {
 			add(", %s, the longest %v", plain.Count(violations, "gap"), roundDuration(longest(r.Violations)))
 		}

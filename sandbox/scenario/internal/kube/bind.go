@@ -9,8 +9,8 @@ import (
 )
 
 // Bind returns a copy of an object in which all module Pods and module Pod templates select the bases of a group by a
-// node selector. If a node selector contains the short host name SET-N of a base, Bind replaces it by the full name
-// GROUP-SET-N.
+// node selector. Bind replaces other cluster names in node selectors and node affinities. If a node selector contains
+// the short host name SET-N of a base, Bind replaces it by the full name GROUP-SET-N.
 func Bind(o *unstructured.Unstructured, group string) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	bind(o.Object, group)
@@ -35,9 +35,28 @@ func bind(value any, group string) {
 		if err := unstructured.SetNestedField(spec, group, "nodeSelector", labels.BaseCluster); err != nil {
 			return // nodeSelector is not a mapping: the API server rejects it
 		}
+		selectGroup(spec["affinity"], group)
 		selector, _ := spec["nodeSelector"].(map[string]any)
 		if host, ok := selector[labels.BaseHost].(string); ok && !strings.HasPrefix(host, group+"-") {
 			selector[labels.BaseHost] = group + "-" + host
+		}
+	}
+}
+
+// selectGroup makes all requirements for a cluster name in a value, at any depth, select the group.
+func selectGroup(value any, group string) {
+	switch value := value.(type) {
+	case []any:
+		for _, item := range value {
+			selectGroup(item, group)
+		}
+	case map[string]any:
+		if value["key"] == labels.BaseCluster {
+			value["operator"], value["values"] = "In", []any{group}
+			return
+		}
+		for _, field := range value {
+			selectGroup(field, group)
 		}
 	}
 }

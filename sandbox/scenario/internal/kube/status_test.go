@@ -117,6 +117,11 @@ func TestBind(t *testing.T) {
 	const older = "metadata: {labels: {module-controller.koupleless.io/component: module}}, spec: " +
 		"{containers: [{name: x}]"
 	const bound = ", nodeSelector: {base.koupleless.io/cluster-name: g}}"
+	affinity := func(operator, values string) string {
+		return `{nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [` +
+			`{key: base.koupleless.io/name, operator: In, values: [shop]}, ` +
+			`{key: base.koupleless.io/cluster-name, operator: ` + operator + `, values: ` + values + `}]}]}}}`
+	}
 	tests := []struct{ name, object, want string }{
 		{"a module Pod", `{kind: Pod, ` + of + `, nodeSelector: {a: b}}}`,
 			`{kind: Pod, ` + of + `, nodeSelector: {a: b, base.koupleless.io/cluster-name: g}}}`},
@@ -129,6 +134,8 @@ func TestBind(t *testing.T) {
 				`, nodeSelector: {base.koupleless.io/host-name: g-base-1, base.koupleless.io/cluster-name: g}}}`},
 		{"the bases of another run", `{kind: Pod, ` + of + `, nodeSelector: {base.koupleless.io/cluster-name: h}}}`,
 			`{kind: Pod, ` + of + bound + `}`},
+		{"the cluster name in an affinity", `{kind: Pod, ` + of + `, affinity: ` + affinity("NotIn", "[prod, h]") + `}}`,
+			`{kind: Pod, ` + of + `, affinity: ` + affinity("In", "[g]") + bound + `}`},
 		{"a template, by the other key", `{kind: Deployment, spec: {template: {` + older + and + `}}}`,
 			`{kind: Deployment, spec: {template: {` + older + bound + `}}}`},
 		{"a CronJob", `{kind: CronJob, spec: {jobTemplate: {spec: {template: {` + of + and + `}}}}}`,

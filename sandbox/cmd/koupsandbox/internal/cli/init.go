@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"al.essio.dev/pkg/shellescape"
 	"github.com/urfave/cli/v2"
 	"sigs.k8s.io/yaml"
 
@@ -24,7 +26,7 @@ func (s *commands) init() *cli.Command {
 		Usage:     "create a repository with the manifests, scenarios and CI configuration of a module",
 		ArgsUsage: "[DIR]",
 		Description: describe(
-			`The default of DIR is the current directory. Existing files are not overwritten. The created
+			`The default of DIR is the current directory. Existing files are not changed. The created
 scenarios pass without changes. To run them, use: make test`,
 			"koupsandbox init order", "koupsandbox init --ci gitlab --env test stock"),
 		Flags: []cli.Flag{
@@ -34,6 +36,8 @@ scenarios pass without changes. To run them, use: make test`,
 			&cli.StringFlag{Name: "env",
 				Usage:       "`ENV`: environment of the module's bases; if it is set, sandbox.yaml is also created",
 				DefaultText: "dev", Category: outputCategory},
+			&cli.BoolFlag{Name: "web", Usage: "the versions of the module share a web context path",
+				Category: outputCategory},
 			&cli.StringFlag{Name: "ci", Usage: "`SYSTEM`: CI system that runs the scenarios: github, gitlab or none",
 				Value: string(examples.GitHub), Category: outputCategory},
 		},
@@ -54,7 +58,7 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	if !slices.Contains(examples.Systems(), ci) {
 		return usageError{fmt.Errorf("invalid --ci %q; use one of: github, gitlab, none", ci)}
 	}
-	o := examples.Options{Name: name, CI: ci, Env: c.String("env")}
+	o := examples.Options{Name: name, CI: ci, Env: c.String("env"), Web: c.Bool("web")}
 	if c.IsSet("env") {
 		if err := v1alpha1.ValidateName(o.Env); err != nil {
 			return usageError{fmt.Errorf("--env %q %w", o.Env, err)}
@@ -69,21 +73,45 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	}
 	files["scenarios/"+schemaFile] = v1alpha1.ScenarioSchema
 	paths := slices.Sorted(maps.Keys(files))
-	if err := checkFree(dir, paths); err != nil {
+	missing, kept, err := compare(dir, paths, files)
+	if err != nil {
 		return err
 	}
-	if err := writeAll(dir, paths, files); err != nil {
+	if err := writeAll(dir, missing, files); err != nil {
 		return err
 	}
-	for _, path := range paths {
-		printf(s.Out, "%s\n", filepath.Join(dir, filepath.FromSlash(path)))
-	}
-	printf(s.Out, "\nRun its scenarios with: make -C %s test\n", dir)
-	if ci != examples.None && o.Version == "" {
-		printf(s.Out, "This koupsandbox binary is not a released version; check the koupsandbox version in the CI "+
-			"files.\n")
-	}
+	s.printInit(dir, o, files, kept)
 	return nil
+}
+
+// printInit prints the files of the module, the existing files in kept, and the command that runs the scenarios.
+func (s *commands) printInit(dir string, o examples.Options, files map[string][]byte, kept []string) {
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		if !slices.Contains(kept, path) {
+			printf(s.Out, "%s\n", filepath.Join(dir, filepath.FromSlash(path)))
+		}
+	}
+	command := "make -C " + shellescape.Quote(dir) + " test"
+	for _, path := range kept {
+		printf(s.Out, "\n%s already exists and was not changed", filepath.Join(dir, path))
+		switch path {
+		case ".gitignore", ".gitlab-ci.yml":
+			printf(s.Out, "; add:\n%s", files[path])
+		case "Makefile":
+			command = "cd " + shellescape.Quote(dir) + " && koupsandbox scenario run --up --report-dir reports scenarios"
+			if o.Env != "" {
+				command += " --config sandbox.yaml"
+			}
+			fallthrough
+		default:
+			printf(s.Out, ".\n")
+		}
+	}
+	printf(s.Out, "\nRun its scenarios with: %s\n", command)
+	if o.CI != examples.None && o.Version == "" {
+		printf(s.Out, "This koupsandbox binary is not a released version: check the version in the CI files, or, on "+
+			"GitHub, use the steps in the comments, which build koupsandbox.\n")
+	}
 }
 
 // moduleName returns the module name from the flag. Without the flag, it returns the name of the directory.
@@ -106,24 +134,35 @@ func moduleName(nameFlagValue, dir string) (string, error) {
 	return name, nil
 }
 
-// checkFree returns an error if any of the files to write already exists.
-func checkFree(dir string, paths []string) error {
-	var existing []string
+// common lists files that a repository often has for other purposes. If one of them exists, init works without it.
+var common = []string{".gitignore", ".gitlab-ci.yml", "Makefile", "README-zh_CN.md", "README.md"}
+
+// compare returns the paths of files that do not exist in dir, and of existing common files without the content in
+// files. It returns an error if another existing file does not have this content.
+func compare(dir string, paths []string, files map[string][]byte) (missing, kept []string, err error) {
+	var conflicts []string
 	for _, path := range paths {
-		switch _, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(path))); {
-		case err == nil:
-			existing = append(existing, path)
-		case !errors.Is(err, fs.ErrNotExist):
-			return usageError{fmt.Errorf("checking for existing files: %w", err)}
+		file := filepath.Join(dir, filepath.FromSlash(path))
+		_, err := os.Lstat(file)
+		text, _ := os.ReadFile(file) //nolint:gosec // the user's own repository
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, path)
+		case err != nil:
+			return nil, nil, usageError{fmt.Errorf("checking for existing files: %w", err)}
+		case bytes.Contains(text, files[path]):
+		case slices.Contains(common, path):
+			kept = append(kept, path)
+		default:
+			conflicts = append(conflicts, path)
 		}
 	}
-	if len(existing) > 0 {
-		return usageError{fmt.Errorf(
-			"no files were written, because %s already contains %s; use an empty directory, and copy the files that "+
-				"you need",
-			dir, strings.Join(existing, ", "))}
+	if len(conflicts) > 0 {
+		return nil, nil, usageError{fmt.Errorf(
+			"no files were written, because %s already contains different files: %s; use an empty directory, and copy "+
+				"the files that you need", dir, strings.Join(conflicts, ", "))}
 	}
-	return nil
+	return missing, kept, nil
 }
 
 // writeAll writes all files. If it fails, it removes the files that it has written.

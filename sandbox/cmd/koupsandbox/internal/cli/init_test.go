@@ -148,27 +148,89 @@ func TestInitForAnEnvironment(t *testing.T) {
 	}
 }
 
-// TestInitKeepsExistingFiles checks that init fails and writes nothing if one of the files already exists.
-func TestInitKeepsExistingFiles(t *testing.T) {
+// TestInitForWebModules checks the files that init --web writes, and that lint and run accept them unchanged.
+func TestInitForWebModules(t *testing.T) {
 	home := t.TempDir()
-	dir := filepath.Join(home, "mine")
-	before := map[string]string{"Makefile": "mine", "README.md": "mine too", "other.txt": ""}
-	for name, text := range before {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+	if got := run(t, home, "init", "--web", "HOME/order"); got.Code != 0 {
+		t.Fatalf("init: %+v", got)
+	}
+	written := tree(t, filepath.Join(home, "order"))
+	spec := "and the Service loses no request.\n  bases:\n    - {count: 3, installTime: 200ms, web: true}\n" +
+		"  checks: {activeVersion: ignored} #"
+	for name, contains := range map[string]string{
+		"manifests/deployment.yaml": "    module.koupleless.io/install-strategy: uninstallThenInstall\n" +
+			"      labels:\n        app: order\n",
+		"scenarios/release.yaml":            spec,
+		"scenarios/controller-restart.yaml": spec,
+		"README.md":                         "They check only requests to the Service.",
+		"README-zh_CN.md":                   "只检查发往 Service 的请求。",
+	} {
+		if text := written[name]; !strings.Contains(text, contains) || strings.Contains(text, "via: bases") {
+			t.Errorf("%s does not contain %q, or has a stream to all bases:\n%s", name, contains, text)
 		}
 	}
-	run(t, home, "init", "HOME/mine").expect(t, 2, seeHelp("init"), "HOME/mine Makefile, README.md")
-	if diff := cmp.Diff(before, tree(t, dir)); diff != "" {
+	if got := run(t, home, "scenario", "lint", "--env", "dev", "HOME/order"); got.Code != 0 || got.Err != "" ||
+		strings.Count(got.Out, "\n") != 1 || !strings.Contains(got.Out, "warning: ") {
+		t.Errorf("lint: %+v", got)
+	}
+	plan := "controller-restart\nrelease\n\n2 runs of 2 scenarios; all are valid.\n"
+	if diff := cmp.Diff(result{0, plan, ""},
+		run(t, home, "scenario", "run", "--dry-run", "HOME/order/scenarios")); diff != "" {
+		t.Errorf("dry-run (-want +got):\n%s", diff)
+	}
+}
+
+// TestInitInARepository checks that init keeps existing files of a repository, prints the lines to add to them, and
+// changes nothing if it is repeated. It writes nothing if an existing file prevents the scenarios from running.
+func TestInitInARepository(t *testing.T) {
+	home := t.TempDir()
+	dir := filepath.Join(home, "order")
+	write := func(files map[string]string) {
+		t.Helper()
+		for name, text := range files {
+			file := filepath.Join(dir, name)
+			check.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			check.Must(t, os.WriteFile(file, []byte(text), 0o600))
+		}
+	}
+	before := map[string]string{"README.md": "mine", ".gitignore": "a\n/reports/\nb\n", ".gitlab-ci.yml": "mine"}
+	write(before)
+	for range 2 {
+		got := run(t, home, "init", "--ci", "gitlab", "HOME/order")
+		if got.Code != 0 || strings.Contains(got.Out, ".gitignore already") ||
+			!strings.Contains(got.Out, "\nHOME/order/README.md already exists and was not changed.\n") ||
+			!strings.Contains(got.Out, "/.gitlab-ci.yml already exists and was not changed; add:\ninclude:\n") ||
+			!strings.Contains(got.Out, "\nRun its scenarios with: make -C HOME/order test\n") {
+			t.Errorf("init: %+v", got)
+		}
+	}
+	after := tree(t, dir)
+	for name, text := range before {
+		if after[name] != text {
+			t.Errorf("%s was changed to:\n%s", name, after[name])
+		}
+	}
+	write(map[string]string{"Makefile": "mine", ".gitignore": "mine"})
+	check.Must(t, os.Remove(filepath.Join(dir, "README.md")))
+	check.Must(t, os.Symlink(filepath.Join(home, "nowhere"), filepath.Join(dir, "README.md")))
+	got := run(t, home, "init", "--ci", "none", "--env", "dev", "HOME/order")
+	command := "\nRun its scenarios with: cd HOME/order && koupsandbox scenario run --up --report-dir reports scenarios " +
+		"--config sandbox.yaml\n"
+	if got.Code != 0 || !strings.Contains(got.Out, command) || !strings.Contains(got.Out, "README.md already") ||
+		!strings.Contains(got.Out, ".gitignore already exists and was not changed; add:\n/reports/\n") {
+		t.Errorf("init: %+v", got)
+	}
+	write(map[string]string{"manifests/service.yaml": "mine", "scenarios/release.yaml": "mine"})
+	check.Must(t, os.Remove(filepath.Join(dir, "README-zh_CN.md")))
+	before = tree(t, filepath.Join(dir, "scenarios"))
+	run(t, home, "init", "HOME/order").expect(t, 2, seeHelp("init"),
+		"HOME/order manifests/service.yaml, scenarios/release.yaml")
+	if diff := cmp.Diff(before, tree(t, filepath.Join(dir, "scenarios"))); diff != "" {
 		t.Errorf("files (-before +after):\n%s", diff)
 	}
-	if err := os.Symlink(filepath.Join(home, "nowhere"), filepath.Join(dir, ".gitignore")); err != nil {
-		t.Fatal(err)
+	if _, err := os.Stat(filepath.Join(dir, "README-zh_CN.md")); err == nil {
+		t.Error("README-zh_CN.md was written")
 	}
-	run(t, home, "init", "HOME/mine").expect(t, 2, seeHelp("init"), "HOME/mine .gitignore, Makefile, README.md")
 }
 
 func TestInitRejectsInvalidArguments(t *testing.T) {
