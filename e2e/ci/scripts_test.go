@@ -1,6 +1,7 @@
 package ci
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +22,8 @@ func gitlab(t *testing.T, mirror string) (script string, kept []string) {
 	must(t, err)
 	_, body, _ := strings.Cut(string(text), "\n---\n")
 	for name, value := range map[string]string{"version": version, "mirror": mirror,
-		"scenarios": "scenarios/release.yaml", "report": "reports", "stage": "test"} {
+		"scenarios": "scenarios/release.yaml", "report": "reports", "stage": "test",
+		"lint": "--env dev lossy"} {
 		body = strings.ReplaceAll(body, "$[[ inputs."+name+" ]]", value)
 	}
 	var jobs map[string]struct {
@@ -60,7 +62,7 @@ func recipe(t *testing.T, mirror string) (script string, kept []string) {
 }
 
 // TestScripts checks that the scripts for GitLab and for other CI servers install a release, run scenarios, and write
-// the reports and the cached archive.
+// the reports and the cached archive. The script for GitLab also checks the manifests.
 func TestScripts(t *testing.T) {
 	for name, read := range map[string]func(*testing.T, string) (string, []string){"GitLab": gitlab, "recipe": recipe} {
 		t.Run(name, func(t *testing.T) {
@@ -69,11 +71,20 @@ func TestScripts(t *testing.T) {
 			for _, other := range []string{"broken-release.yaml", "controller-restart.yaml"} {
 				must(t, os.Remove(filepath.Join(folder, "scenarios", other)))
 			}
+			manifest, err := os.ReadFile(filepath.Join(folder, "manifests", "deployment.yaml"))
+			must(t, err)
+			must(t, os.Mkdir(filepath.Join(folder, "lossy"), 0o750))
+			must(t, os.WriteFile(filepath.Join(folder, "lossy", "deployment.yaml"),
+				bytes.ReplaceAll(manifest, []byte("maxUnavailable: 0"), []byte("maxUnavailable: 1")), 0o600))
 			cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
 			cmd.Dir = folder
 			cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "CI=true", allowHTTP, skipAttestation}
-			if out, err := cmd.CombinedOutput(); err != nil {
+			out, err := cmd.CombinedOutput()
+			if err != nil {
 				t.Fatalf("%v\n%s\n%s", err, script, out)
+			}
+			if warned := bytes.Contains(out, []byte("[deletes-first]")); warned != (name == "GitLab") {
+				t.Errorf("warning of lint: %t\n%s", warned, out)
 			}
 			if diff := cmp.Diff([]string{"install.sh", "checksums.txt", archiveName()},
 				release.downloads()); diff != "" {

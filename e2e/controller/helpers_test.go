@@ -104,8 +104,8 @@ func overMQTTAt(t *testing.T, env string, at *fakebase.MQTTOptions, o fakebase.O
 	return start(t, o)
 }
 
-// overHTTP starts a base that sends heartbeats to the shared controller over HTTP.
-func overHTTP(t *testing.T, o fakebase.Options) *base {
+// startHTTPBase starts a base that sends heartbeats to the shared controller over HTTP.
+func startHTTPBase(t *testing.T, o fakebase.Options) *base {
 	t.Helper()
 	high, low := nextAddress()
 	o.IP = fmt.Sprintf("127.77.%d.%d", high, low)

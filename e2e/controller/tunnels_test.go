@@ -26,8 +26,8 @@ func TestTunnels(t *testing.T) {
 		{fakebase.GenerationB, "mqtt_tunnel_provider", overMQTT},
 		{fakebase.GenerationC, "mqtt_tunnel_provider", overMQTT},
 		{fakebase.GenerationD, "mqtt_tunnel_provider", overMQTT},
-		{fakebase.GenerationC, "http_tunnel_provider", overHTTP},
-		{fakebase.GenerationD, "http_tunnel_provider", overHTTP},
+		{fakebase.GenerationC, "http_tunnel_provider", startHTTPBase},
+		{fakebase.GenerationD, "http_tunnel_provider", startHTTPBase},
 	} {
 		for _, faithful := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s %s faithful=%t", c.label, c.generation, faithful), func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestTunnels(t *testing.T) {
 func TestModuleOfAnotherController(t *testing.T) {
 	t.Parallel()
 	ns, name := namespace(t), uniqueName()
-	b := overHTTP(t, fakebase.Options{Name: name, Generation: fakebase.GenerationD})
+	b := startHTTPBase(t, fakebase.Options{Name: name, Generation: fakebase.GenerationD})
 	nodesReady(t, b)
 	answer, err := http.Post("http://"+b.HTTPAddr()+"/installBiz", "application/json", strings.NewReader(
 		`{"bizName":"m","bizVersion":"1.0.0","bizUrl":"http://h/m.jar","bizModelVersion":"default/another-pod"}`))

@@ -45,8 +45,8 @@ const (
 	KindCorrupt Kind = "corrupt"
 	// KindClockSkew shifts the timestamps that the base sends by Skew (state).
 	KindClockSkew Kind = "clockSkew"
-	// KindFlapping reports matching modules, or the base if Match.Biz is its name, alternately as activated and
-	// deactivated, for one Period each (default 5 s) (state).
+	// KindFlapping alternates the reported state of matching modules, or of the base if Match.Biz is its name, between
+	// activated and deactivated every Period (default 5 s) (state).
 	KindFlapping Kind = "flapping"
 	// KindMetaspaceFull makes the base report in its health that the metaspace is exhausted, and reject installs
 	// (state).

@@ -224,7 +224,9 @@ type ComponentState string
 const (
 	ComponentRunning ComponentState = "running"
 	ComponentPaused  ComponentState = "paused"
-	ComponentExited  ComponentState = "exited"
+	// ComponentStopping means that the sandbox is stopping or killing the component, whose process has not yet exited.
+	ComponentStopping ComponentState = "stopping"
+	ComponentExited   ComponentState = "exited"
 )
 
 // FaultChange is the kind of change of a fault.

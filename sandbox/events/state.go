@@ -270,7 +270,7 @@ func (s *State) putPod(key string, p *PodStatus) {
 	}
 }
 
-// updatePodList adds a Pod to the list of Pods on a base, or removes it.
+// updatePodList replaces the list of Pods on a base by the result of change. change may modify the list that it gets.
 func (s *State) updatePodList(base string, change func([]string) []string) {
 	var keys []string
 	if before := s.podsByBase.Get(base); before != nil {

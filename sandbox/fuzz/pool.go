@@ -141,9 +141,9 @@ func (p *pool) deleteSandbox(ctx context.Context, b *box) error {
 // shorter than the grace period of a Pod whose module is replaced, which is 30 s at any speed.
 const lostInstall = 18 * time.Second
 
-// forSettling returns settings of the bundled controller that let schedules reach their final state in time. The
-// Nodes of all unreachable bases may be deleted in the same minute, because concurrent schedules share this limit. A
-// mass outage ends after 3 minutes. A lost install command is repeated after lostInstall.
+// forSettling returns settings of the bundled controller with which schedules reach their final state in time. A mass
+// outage ends after 3 minutes. A lost install command is repeated after lostInstall. The number of Nodes that are
+// deleted per minute is not limited, because concurrent schedules share one sandbox, and would delay each other.
 func forSettling(speed int) map[string]string {
 	return map[string]string{"MASS_SILENCE_AT_MOST": "3m", "BASE_DELETIONS_PERCENT": "100",
 		"INSTALL_TIMEOUT": (lostInstall * time.Duration(speed)).String()}

@@ -2,7 +2,6 @@ package why
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,7 +23,8 @@ const (
 	shownEvents, shownLines = 6, 6
 )
 
-// evidence returns all facts, ordered along the chain from the scheduler to the module.
+// evidence returns all facts, ordered along the chain from the scheduler to the module. Each message of an object is
+// shown only once, because conditions, containers and Events often have the same message.
 func (v *explainer) evidence() []Evidence {
 	all := append([]Evidence{},
 		slices.Concat(v.ofWorkload(), v.ofPlacement(), v.ofControllers(), v.ofNode(), v.ofPod(), v.ofEvents(),
@@ -47,19 +47,25 @@ func (v *explainer) ofWorkload() (all []Evidence) {
 		args{"desired": w.desired, "total": w.total, "updated": w.updated, "ready": w.ready})})
 	if v.Deployment != nil {
 		for _, c := range v.Deployment.Status.Conditions {
-			all = append(all, Evidence{"workload", conditionText(string(c.Type), string(c.Status), c.Reason, c.Message),
+			all = append(all, Evidence{"workload", v.conditionText(string(c.Type), string(c.Status), c.Reason, c.Message),
 				c.LastTransitionTime.Time})
 		}
 	}
 	return all
 }
 
-func conditionText(kind, status, reason, message string) string {
-	return withMessage(strings.TrimSpace(kind+"="+status+" "+reason), message)
+func (v *explainer) conditionText(kind, status, reason, message string) string {
+	return v.withMessage(strings.TrimSpace(kind+"="+status+" "+reason), message)
 }
 
-func withMessage(reason, message string) string {
-	return strings.TrimSuffix(reason+": "+message, ": ")
+// withMessage appends a message to a reason, unless earlier evidence contains the message.
+func (v *explainer) withMessage(reason, message string) string {
+	if message == "" ||
+		slices.ContainsFunc(v.messages, func(shown string) bool { return strings.Contains(shown, message) }) {
+		return reason
+	}
+	v.messages = append(v.messages, message)
+	return reason + ": " + message
 }
 
 // ofPlacement returns, for each base, the result of comparing it with the Pod or with the Pod template.
@@ -144,7 +150,7 @@ func (v *explainer) ofNode() (all []Evidence) {
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeReady, api.ConditionObserved,
 		corev1.NodeMemoryPressure} {
 		if c := nodeCondition(n, kind); c.Type != "" {
-			all = append(all, Evidence{"base", conditionText(string(kind), string(c.Status), c.Reason, c.Message),
+			all = append(all, Evidence{"base", v.conditionText(string(kind), string(c.Status), c.Reason, c.Message),
 				c.LastTransitionTime.Time})
 		}
 	}
@@ -160,7 +166,7 @@ func (v *explainer) ofPod() (all []Evidence) {
 			!slices.Contains([]corev1.PodConditionType{corev1.PodReady, api.ConditionCurrent}, c.Type) {
 			continue
 		}
-		all = append(all, Evidence{"conditions", conditionText(string(c.Type), string(c.Status), c.Reason, c.Message),
+		all = append(all, Evidence{"conditions", v.conditionText(string(c.Type), string(c.Status), c.Reason, c.Message),
 			c.LastTransitionTime.Time})
 	}
 	for _, c := range v.Pod.Status.ContainerStatuses {
@@ -170,10 +176,10 @@ func (v *explainer) ofPod() (all []Evidence) {
 			e.Text, e.At = v.in(partContainerRuns, args{"container": c.Name}), s.Running.StartedAt.Time
 		case s.Waiting != nil:
 			e.Text = v.in(partContainerWaits,
-				args{"container": c.Name, "message": withMessage(s.Waiting.Reason, s.Waiting.Message)})
+				args{"container": c.Name, "message": v.withMessage(s.Waiting.Reason, s.Waiting.Message)})
 		case s.Terminated != nil:
 			e.Text, e.At = v.in(partContainerEnded, args{"container": c.Name,
-				"message": withMessage(s.Terminated.Reason, s.Terminated.Message)}), s.Terminated.FinishedAt.Time
+				"message": v.withMessage(s.Terminated.Reason, s.Terminated.Message)}), s.Terminated.FinishedAt.Time
 		}
 		if c.RestartCount > 0 {
 			e.Text += v.in(partInstalledAgain, args{"n": c.RestartCount})
@@ -185,16 +191,17 @@ func (v *explainer) ofPod() (all []Evidence) {
 
 // ofEvents returns the most recent Events, oldest first.
 func (v *explainer) ofEvents() (all []Evidence) {
-	for _, e := range v.Events {
-		text := fmt.Sprintf("%s %s %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
+	list := slices.SortedStableFunc(slices.Values(v.Events), func(a, b corev1.Event) int {
+		return cmp.Or(events.LastTime(&a).Compare(events.LastTime(&b)), cmp.Compare(a.Message, b.Message))
+	})
+	for _, e := range list[max(len(list)-shownEvents, 0):] {
+		text := v.withMessage(e.InvolvedObject.Kind+" "+e.InvolvedObject.Name+" "+e.Reason, e.Message)
 		if e.Count > 1 {
 			text += v.in(partTimes, args{"n": e.Count})
 		}
 		all = append(all, Evidence{"events", text, events.LastTime(&e)})
 	}
-	slices.SortStableFunc(all,
-		func(a, b Evidence) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Text, b.Text)) })
-	return all[max(len(all)-shownEvents, 0):]
+	return all
 }
 
 func (v *explainer) ofLogs() (all []Evidence) {

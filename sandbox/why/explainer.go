@@ -24,6 +24,7 @@ type explainer struct {
 	controllers []controller // known controllers, sorted by environment and holder
 	// placement is the result of comparing all bases with a Pod that has no Node. It is nil until placed is called.
 	placement *placement
+	messages  []string // messages that the evidence contains
 }
 
 // controller is a module controller as described by its Lease.

@@ -156,7 +156,7 @@ func condition(kind corev1.PodConditionType, status corev1.ConditionStatus, reas
 	}
 }
 
-// deleted marks a Pod as terminating since ten seconds ago.
+// deleted marks a Pod as deleted ten seconds before now, with a grace period of 30 s.
 func deleted(p *corev1.Pod) {
 	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = ptr.To(metav1.NewTime(now.Add(20*time.Second))), ptr.To[int64](
 		30)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -202,6 +203,27 @@ func TestParseTarget(t *testing.T) {
 		if err == nil && got != want || err != nil && !has(err.Error(), want) {
 			t.Errorf("ParseTarget(%q) = %s (%v), want %s", text, got, err, want)
 		}
+	}
+}
+
+// TestEvidenceShowsMessagesOnce checks that a message that conditions, containers and Events have in common is shown
+// only once.
+func TestEvidenceShowsMessagesOnce(t *testing.T) {
+	const message = "no bean"
+	p := pod(on(1), waits("InstallModuleFailed", message),
+		condition(corev1.ContainersReady, corev1.ConditionFalse, "InstallModuleFailed", message))
+	a := why.Explain(ofPod(p, events(event(p.UID, "Pod", p.Name, "InstallModuleFailed", message),
+		event(p.UID, "Pod", p.Name, "Replaced", "another message"))), now)
+	var got []string
+	for _, e := range a.Evidence {
+		if strings.Contains(e.Text, message) || e.About == "events" {
+			got = append(got, e.Text)
+		}
+	}
+	want := []string{"Ready=False InstallModuleFailed: no bean", "Pod biz1-x Replaced: another message",
+		"Pod biz1-x InstallModuleFailed"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("evidence (-want +got):\n%s", diff)
 	}
 }
 

@@ -67,11 +67,11 @@ type wireClientResponse struct {
 }
 
 func (w wireResponse) answer() (Answer, error) {
-	a := Answer{Code: w.Code, Message: Text(w.Message), ErrorCode: w.ErrorCode}
+	a := Answer{Code: w.Code, Message: SanitizeText(w.Message), ErrorCode: w.ErrorCode}
 	var inner wireClientResponse
 	// Old generations send data with another structure, or none.
 	if len(w.Data) > 0 && json.Unmarshal(w.Data, &inner) == nil {
-		a.DataCode, a.DataMessage = inner.Code, Text(inner.Message)
+		a.DataCode, a.DataMessage = inner.Code, SanitizeText(inner.Message)
 	}
 	return a, checkNames("code", a.Code, "errorCode", a.ErrorCode, "code", a.DataCode)
 }
@@ -139,9 +139,9 @@ func DecodeBatchInstall(data []byte) (BatchResult, error) {
 			if err := checkNames("code", one.Code); err != nil {
 				return BatchResult{}, err
 			}
-			url = Text(url)
+			url = SanitizeText(url)
 			if one.Code != CodeSuccess {
-				r.Failed[url] = Answer{Code: "FAILED", DataCode: one.Code, DataMessage: Text(one.Message),
+				r.Failed[url] = Answer{Code: "FAILED", DataCode: one.Code, DataMessage: SanitizeText(one.Message),
 					Module: Module{URL: url}}
 			}
 		}
@@ -178,7 +178,7 @@ func DecodeBizListOutput(body []byte) ([]Biz, error) {
 		return nil, err
 	}
 	if w.Code != CodeSuccess {
-		return nil, fmt.Errorf("the base answered queryAllBiz with the code %.80q: %s", w.Code, Text(w.Message))
+		return nil, fmt.Errorf("the base answered queryAllBiz with the code %.80q: %s", w.Code, SanitizeText(w.Message))
 	}
 	return bizList(w.Data)
 }

@@ -77,7 +77,7 @@ func (r wireRecord) record() (Record, error) {
 	if bad := checkNames("reason", reason); bad != nil {
 		reason, err = "", bad
 	}
-	return Record{At: at, State: ParseState(r.State), Reason: reason, Message: Text(r.Message)}, err
+	return Record{At: at, State: ParseState(r.State), Reason: reason, Message: SanitizeText(r.Message)}, err
 }
 
 // wireBiz is the wire format of a module. It supports the fields of simpleBiz (name, version, state,

@@ -51,7 +51,7 @@ func DecodeHealth(body []byte) (Health, error) {
 		return Health{}, err
 	}
 	if w.Code != CodeSuccess {
-		return Health{}, fmt.Errorf("the base answered health with the code %.80q: %s", w.Code, Text(w.Message))
+		return Health{}, fmt.Errorf("the base answered health with the code %.80q: %s", w.Code, SanitizeText(w.Message))
 	}
 	jvm := w.Data.HealthData.JVM
 	if jvm == nil {

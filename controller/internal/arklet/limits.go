@@ -75,10 +75,10 @@ func Printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
 }
 
-// Text sanitizes a text from a base for display. The result has at most MaxText bytes. It contains only printable
-// characters, line feeds and tabs, and no credentials in URLs. If a stack trace is longer, its frames are removed
-// first, so that all exceptions remain.
-func Text(s string) string {
+// SanitizeText makes a text from a base safe to display. The result has at most MaxText bytes. It contains only
+// printable characters, line feeds and tabs, and no credentials in URLs. If the text is too long, the frames of its
+// stack traces are removed first, so that all exceptions remain.
+func SanitizeText(s string) string {
 	s = redact.Text(strings.ToValidUTF8(s, "\uFFFD"))
 	if len(s) > MaxText {
 		s = withoutFrames(s)

@@ -115,7 +115,7 @@ func TestTexts(t *testing.T) {
 		"frames within limits":   {frames[:400], frames[:400]},
 		"bytes that are no text": {strings.Repeat("\xff\x80", MaxText) + "a", "\uFFFDa"},
 	} {
-		if diff := cmp.Diff(c.want, Text(c.text)); diff != "" {
+		if diff := cmp.Diff(c.want, SanitizeText(c.text)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

@@ -47,9 +47,9 @@ type InstalledVersion struct {
 	// no such Pod.
 	RequestedBy types.UID
 
-	// UnwantedSince is the time when the last Pod stopped requesting the version. IdleSince is the time since which
-	// the version is unwanted and does not have to wait for its successor. InactiveSince is the time when the base
-	// stopped sending requests to the version. Each time is zero while its condition is not met.
+	// UnwantedSince is the time when the last Pod stopped requesting the version. IdleSince is the time when the
+	// unwanted version no longer had to wait for its successor; its drain starts then. InactiveSince is the time when
+	// the base stopped sending requests to the version. Each time is zero while its condition is not met.
 	UnwantedSince, IdleSince, InactiveSince time.Time
 }
 

@@ -75,7 +75,7 @@ func (w *worker) recordResult(err error, now time.Time) (changed bool) {
 	changed, w.healthy = w.healthy != good, good
 	w.message = ""
 	if !good {
-		w.message = string(w.key.kind) + " probe failed: " + arklet.Text(err.Error())
+		w.message = string(w.key.kind) + " probe failed: " + arklet.SanitizeText(err.Error())
 		w.onHold = w.key.kind == Liveness
 	}
 	return changed

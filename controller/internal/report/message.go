@@ -22,7 +22,7 @@ type Event struct {
 	Result       string // result of the operation, for example FAILED
 	// Code is the error code. The suggestion for the code is added to the message, if there is one.
 	Code     errcode.Code
-	Message  string // text for the user; body truncates it with arklet.Text
+	Message  string // text for the user; body truncates it with arklet.SanitizeText
 	TimeUsed time.Duration
 	// Labels identify the affected objects, such as the Pod, the Node and the module.
 	Labels map[string]string
@@ -80,7 +80,7 @@ const (
 // escape escapes a text for Markdown. The result contains no links, images or headings, and all of its lines stay in
 // the list item.
 func escape(text string) string {
-	text = arklet.Text(text)
+	text = arklet.SanitizeText(text)
 	var b strings.Builder
 	atLineStart, afterDigits := false, false // the line has only space and digits so far; it has digits
 	for i, c := range text {

@@ -118,7 +118,7 @@ func checkResponse(status int, text []byte) (permanent bool, err error) {
 	}
 	var answer robotAnswer
 	_ = json.Unmarshal(text, &answer) // other servers send no errcode
-	message := arklet.Text(answer.Message)
+	message := arklet.SanitizeText(answer.Message)
 	switch answer.Code {
 	case 0:
 		return false, nil

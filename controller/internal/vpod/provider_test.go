@@ -248,7 +248,7 @@ func TestCredentialsOfJarURLsAreMasked(t *testing.T) {
 			update(jar("b.jar"))
 			w.base.change(func(b *fakeBase) {
 				b.installAnswer = func(m arklet.Module) *arklet.Answer {
-					return &arklet.Answer{Code: "FAILED", Message: arklet.Text("cannot read " + m.URL)}
+					return &arklet.Answer{Code: "FAILED", Message: arklet.SanitizeText("cannot read " + m.URL)}
 				}
 			})
 			update(jar("c.jar"))

@@ -92,7 +92,7 @@ func (e *External) ClientURL() string {
 	return "tcp://" + e.Addr
 }
 
-// Dial connects to the broker. It uses TLS if the URL requires TLS. The error message contains a fix.
+// Dial connects to the broker. It uses TLS if the URL requires TLS. The error message says how to fix the connection.
 func (e *External) Dial(ctx context.Context) (net.Conn, error) {
 	var d interface {
 		DialContext(ctx context.Context, network, addr string) (net.Conn, error)
@@ -107,7 +107,7 @@ func (e *External) Dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// explain adds a fix to a connection error.
+// explain adds advice to a connection error.
 func (e *External) explain(err error) error {
 	var (
 		unknown  x509.UnknownAuthorityError

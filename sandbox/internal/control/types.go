@@ -155,12 +155,12 @@ type UpResult struct {
 // AddRequest is a request to add bases to the sandbox.
 type AddRequest struct {
 	Count int `json:"count"`
-	// Group is the group of the new bases, a DNS label. Default: the bases are own bases of the sandbox.
+	// Group is the group of the new bases, a DNS label. Default: the bases belong to no group.
 	Group string `json:"group,omitempty"`
 	// Set is the set of the new bases within the group, a DNS label. Default: the name of Spec, or the first set of the
 	// sandbox.
 	Set string `json:"set,omitempty"`
-	// Spec contains the settings of the new bases. Its Count is ignored. For own bases, it defines a new set, and it
+	// Spec contains the settings of the new bases. Its Count is ignored. Without a group, it defines a new set, and
 	// must be empty if the set exists. Default: the settings of the set.
 	Spec *v1alpha1.BaseSet `json:"spec,omitempty"`
 	// Seed is the seed for random settings. Default: a random seed.

@@ -140,7 +140,7 @@ func (d *Daemon) scaleSets(ctx context.Context, steps *progress.Steps, f *fleet.
 	return changes, errors.Join(err, d.saveConfig(&scaled))
 }
 
-// setNamed returns the set with a name; nil if there is none.
+// setNamed returns the set with the given name, or nil if no set has this name.
 func setNamed(sets []v1alpha1.BaseSet, name string) *v1alpha1.BaseSet {
 	for i := range sets {
 		if sets[i].Name == name {

@@ -78,8 +78,10 @@ var rules = []rule{
 		"By default a DaemonSet deletes the old Pod of a Node, and then creates the new one.\nThe old version is " +
 			"uninstalled before the new one is installed. Requests to that base\nfail in between, even if the " +
 			"Service sends none there, because base applications call\nmodules directly.",
-		text("set updateStrategy.rollingUpdate to maxSurge: 1, maxUnavailable: 0, or use a peer Deployment",
-			"把 updateStrategy.rollingUpdate 设为 maxSurge: 1、maxUnavailable: 0，或使用对等 Deployment")},
+		text("set updateStrategy.rollingUpdate to maxSurge: 1, maxUnavailable: 0, or use a peer Deployment, unless "+
+			"the versions of a web module share a context path",
+			"把 updateStrategy.rollingUpdate 设为 maxSurge: 1、maxUnavailable: 0，或使用对等 Deployment；"+
+				"各版本的 web context path 相同的 Web 模块除外")},
 	{"daemonset-on-bases", Warning, "An ordinary DaemonSet excludes base Nodes",
 		"A DaemonSet that tolerates everything, such as an agent for logs or metrics, also gets\na Pod on the Node " +
 			"of each base. A base runs only modules, so the Pod never runs and\nthe rollout of the " +
@@ -96,8 +98,10 @@ var rules = []rule{
 		"With maxUnavailable above 0, Kubernetes may delete old Pods before their successors\nare Ready. Their bases " +
 			"are then without the module. With 0, no old Pod is deleted before a\nnew one is Ready. Percentages " +
 			"are rounded down.",
-		text("set strategy.rollingUpdate.maxUnavailable to 0, and maxSurge to 1 or more",
-			"把 strategy.rollingUpdate.maxUnavailable 设为 0，maxSurge 设为 1 或更大")},
+		text("set strategy.rollingUpdate.maxUnavailable to 0, and maxSurge to 1 or more, unless the versions of a "+
+			"web module share a context path",
+			"把 strategy.rollingUpdate.maxUnavailable 设为 0，maxSurge 设为 1 或更大；"+
+				"各版本的 web context path 相同的 Web 模块除外")},
 	{"image-no-jar", Error, "The image of a module's container is the URL of a jar",
 		"A base fetches the module from this URL: file://, http:// or https://. The path may have\nany form, but " +
 			"ModuleController V2 ignores containers whose image does not contain\n.jar.",

@@ -56,18 +56,18 @@ func Image(binary, dir string) (*image.Image, error) {
 	return image.FromBinary(imageName, binary, dir)
 }
 
-// Ensure scales the StatefulSet to at least number Pods with the current settings. It never reduces the number of
+// Ensure scales the StatefulSet to at least replicas Pods with the current settings. It never reduces the number of
 // Pods. It does not wait for the Pods. It returns an error if the StatefulSet belongs to another owner.
-func (p *Pods) Ensure(ctx context.Context, number int) error {
+func (p *Pods) Ensure(ctx context.Context, replicas int) error {
 	p.ensureMu.Lock()
 	defer p.ensureMu.Unlock()
-	if len(p.list()) >= number {
+	if len(p.list()) >= replicas {
 		return nil // another caller has added the Pods
 	}
-	if err := p.apply(ctx, p.statefulSet(Name, number, p.o.Image, program, "--idle")); err != nil {
+	if err := p.apply(ctx, p.statefulSet(Name, replicas, p.o.Image, program, "--idle")); err != nil {
 		return fmt.Errorf("applying the StatefulSet of bases: %w", err)
 	}
-	p.addPods(number)
+	p.addPods(replicas)
 	return nil
 }
 
@@ -105,13 +105,13 @@ func isOwned(s *appsv1.StatefulSet, sandbox string) bool {
 }
 
 // statefulSet returns a StatefulSet whose Pods run only the command idle, until processes are started in them.
-func (p *Pods) statefulSet(name string, number int, image string, idle ...string) *appsv1.StatefulSet {
+func (p *Pods) statefulSet(name string, replicas int, image string, idle ...string) *appsv1.StatefulSet {
 	labels := map[string]string{nameLabel: name, cluster.ManagedBy: cluster.MarkName, sandboxLabel: p.o.Sandbox}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{nameLabel: name, sandboxLabel: p.o.Sandbox}}
 	return &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels},
 		Spec: appsv1.StatefulSetSpec{
-			Replicas: ptr.To(int32(number)), //nolint:gosec // at most the number of bases
+			Replicas: ptr.To(int32(replicas)), //nolint:gosec // at most the number of bases
 			Selector: selector, PodManagementPolicy: appsv1.ParallelPodManagement,
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},

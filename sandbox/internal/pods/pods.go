@@ -135,11 +135,11 @@ func (p *Pods) Start(ctx context.Context) error {
 // PodCount returns the number of Pods that are needed for a number of bases.
 func (p *Pods) PodCount(bases int) int { return (bases + p.o.PerPod - 1) / p.o.PerPod }
 
-// addPods adds Pods to the list until it contains number Pods.
-func (p *Pods) addPods(number int) {
+// addPods adds Pods to the list until it contains replicas Pods.
+func (p *Pods) addPods(replicas int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.all) < number {
+	for len(p.all) < replicas {
 		x := newPod(p, len(p.all))
 		p.all = append(p.all, x)
 		if p.runPod != nil {

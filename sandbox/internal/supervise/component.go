@@ -14,9 +14,10 @@ type State = events.ComponentState
 
 // The states of a component.
 const (
-	Running = events.ComponentRunning
-	Paused  = events.ComponentPaused
-	Exited  = events.ComponentExited
+	Running  = events.ComponentRunning
+	Paused   = events.ComponentPaused
+	Stopping = events.ComponentStopping // only in a StateChange
+	Exited   = events.ComponentExited
 )
 
 // Component is the status of one component of a sandbox. A component is a process, a Pod, or a part of the daemon,

@@ -96,6 +96,9 @@ type run struct {
 	group         bool        // see Spec.Group
 	logged        atomic.Bool // whether a line has matched Spec.ReadyLog
 
+	reportMu     sync.Mutex // ensures that Stopping is not reported after Exited
+	exitReported bool
+
 	done chan struct{}
 	exit string // how the process exited; valid after done is closed
 }
@@ -216,12 +219,25 @@ func (s *Supervisor) wait(name string, r *run) {
 		_ = syscall.Kill(-r.process.Pid, syscall.SIGKILL)
 	}
 	defer close(r.done)
+	r.reportMu.Lock()
+	r.exitReported = true
 	s.notify(name, Exited, r.exit)
+	r.reportMu.Unlock()
 	logExit := s.logger.Warn
 	if r.stopRequested.Load() {
 		logExit = s.logger.Info
 	}
 	logExit("component exited", "component", name, "pid", r.process.Pid, "exit", r.exit)
+}
+
+// reportStopping reports that a process is about to be stopped. A killed process may exit much later on a busy machine.
+func (s *Supervisor) reportStopping(name string, r *run) {
+	r.stopRequested.Store(true)
+	r.reportMu.Lock()
+	defer r.reportMu.Unlock()
+	if !r.exitReported {
+		s.notify(name, Stopping, "")
+	}
 }
 
 func (r *run) ended() bool {
@@ -323,7 +339,7 @@ func (s *Supervisor) stop(ctx context.Context, c *component) error {
 	if r == nil {
 		return nil
 	}
-	r.stopRequested.Store(true)
+	s.reportStopping(spec.Name, r)
 	err := endProcess(ctx, r.process, r.group, r.done, cmp.Or(spec.StopSignal, os.Signal(syscall.SIGTERM)),
 		spec.stopTimeout())
 	if err == nil {
@@ -386,7 +402,7 @@ func (s *Supervisor) StopAll(ctx context.Context) error {
 func (s *Supervisor) Kill(name string) error {
 	_, r, err := s.find(name)
 	if err == nil {
-		r.stopRequested.Store(true)
+		s.reportStopping(name, r)
 		err = ignoreDone(send(r.process, r.group, syscall.SIGKILL))
 	}
 	if err != nil {

@@ -310,6 +310,31 @@ func TestConcurrentOperations(t *testing.T) {
 	}
 }
 
+// TestStateChanges checks which changes are reported when a component is killed, stopped, or exits by itself.
+func TestStateChanges(t *testing.T) {
+	var mu sync.Mutex
+	var got []State
+	dir := t.TempDir()
+	b := fixture{New(Options{Dir: filepath.Join(dir, "run"), OnChange: func(c StateChange) {
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, c.State)
+	}}), dir}
+	b.up(t, b.spec("store", "polite"))
+	check.Must(t, b.Kill("store"))
+	check.Must(t, b.Restart(t.Context(), "store"))
+	check.Must(t, b.Stop(t.Context(), "store"))
+	check.Must(t, b.Stop(t.Context(), "store"))
+	check.Must(t, b.Start(t.Context(), b.spec("store", "fail")))
+	eventually(t, func() error { return differs(Exited, b.status(t, "store").State) })
+	mu.Lock()
+	defer mu.Unlock()
+	want := []State{Running, Stopping, Exited, Running, Stopping, Exited, Running, Exited}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("state changes (-want +got):\n%s", diff)
+	}
+}
+
 func differs[T comparable](want, got T) error {
 	if want != got {
 		return fmt.Errorf("got %v, want %v", got, want)

@@ -216,10 +216,10 @@ func (s *settings) flags() []cli.Flag {
 		stringFlag(&s.kubelet.BaseLogFile, "base-log-file", "",
 			"log `file` of simulated bases, whose lines kubectl logs also prints"),
 		stringFlag(&s.hooks, "report-hooks", "",
-			"webhook `URLs` of DingTalk robots for failure reports, separated by semicolons; append #SECRET for "+
-				"signed messages"),
+			"webhook `URLs` of DingTalk robots that receive failure reports, separated by semicolons; append "+
+				"#SECRET to sign messages"),
 		boolFlag(&s.hooksHTTP, "report-hooks-allow-http",
-			"allow http URLs in report-hooks; their tokens are sent without encryption"),
+			"allow http URLs in report-hooks, which send their tokens unencrypted"),
 		stringFlag(&o.FailedPods, "failed-pods", "unowned",
 			"`rule` for Pods whose phase becomes Failed when a newer version of their module is active: unowned "+
 				"(Pods without a controller), never or always"),
@@ -231,9 +231,9 @@ func (s *settings) flags() []cli.Flag {
 		stringFlag(&o.Env, "env", "dev", "`environment` of this controller, a lower-case DNS label"),
 		stringFlagNoDefault(&o.ClientID, "client-id", "random",
 			"`ID` of this controller, unique in its environment"),
-		boolFlag(&o.Cluster, "is-cluster", "share the bases with other controllers of the same environment"),
+		boolFlag(&o.Cluster, "is-cluster", "divide the bases among the controllers of the same environment"),
 		intFlag(&o.WorkloadMaxLevel, "workload-max-level", 3, 1, unlimited,
-			"`number` of workload levels by which controllers share the bases; requires is-cluster"),
+			"`number` of workload levels; each delays taking a base by 100 ms; requires is-cluster"),
 		intFlag(&o.VNodeWorkers, "vnode-worker-num", 8, 1, unlimited,
 			"maximum `number` of modules that one base installs or uninstalls concurrently"),
 		leaseFlag(&o.LeaseDuration, "lease-duration", "15s",

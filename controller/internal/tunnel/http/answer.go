@@ -81,7 +81,7 @@ func check(c *call, body []byte) (tunnel.Rejection, error) {
 	}
 	switch {
 	case head.Code == "":
-		return tunnel.Malformed, fmt.Errorf("%w: the answer has no code field", tunnel.ErrRefused)
+		return tunnel.Malformed, fmt.Errorf("%w: the response has no code field", tunnel.ErrRefused)
 	case head.BaseIdentity != "" && head.BaseIdentity != c.to.Identity:
 		return tunnel.WrongIdentity,
 			fmt.Errorf("%w: base %.80q answered at the address of base %q", tunnel.ErrRefused, head.BaseIdentity,
@@ -133,5 +133,5 @@ func unexpected(err error) tunnel.Rejection {
 // sanitizedError returns an error with sanitized text, because libraries quote the received data in their errors.
 type sanitizedError struct{ error }
 
-func (e *sanitizedError) Error() string { return arklet.Text(e.error.Error()) }
+func (e *sanitizedError) Error() string { return arklet.SanitizeText(e.error.Error()) }
 func (e *sanitizedError) Unwrap() error { return e.error }

@@ -7,7 +7,7 @@ import type { Frame } from "./state/model";
 import { views } from "./state/url";
 import { Help } from "./ui/help";
 import { Panel } from "./ui/panel";
-import { Scrubber, scrubKeys } from "./ui/scrubber";
+import { Scrubber, scrubKeys, toEnd } from "./ui/scrubber";
 import { Filters, Head, Lost, Refused } from "./ui/shell";
 import { useRedraw } from "./ui/theme";
 import { Components } from "./views/components";
@@ -60,7 +60,7 @@ function App(): JSX.Element {
       <Head frame={frame} theme={theme} help={() => setHelp(true)} />
       <div class="banners">
         {frame.access === "lost" && <Lost frame={frame} />}
-        {!frame.live && <div class="banner past" role="status">{t("scrubHint", { time: clock(frame.time), d: lasting(Math.max(frame.history.end - frame.time, 0)) })} <button type="button" onClick={() => model.play({ mode: "live" })}>{t("toLive")}</button></div>}
+        {!frame.live && <div class="banner past" role="status">{t("scrubHint", { time: clock(frame.time), d: lasting(Math.max(frame.history.end - frame.time, 0)) })} <button type="button" onClick={() => model.play({ mode: "live" })}>{toEnd(frame)}</button></div>}
         {frame.board?.failure && <div class="banner" role="status">{frame.board.failure}</div>}
         <Filters place={frame.place} />
       </div>

@@ -293,7 +293,7 @@ export type ModuleState = "UNRESOLVED" | "RESOLVED" | "ACTIVATED" | "DEACTIVATED
 
 export type NodeState = "Ready" | "NotReady" | "Unknown";
 
-export type ComponentState = "running" | "paused" | "exited";
+export type ComponentState = "running" | "paused" | "stopping" | "exited";
 
 export type StepState = "began" | "passed" | "failed" | "skipped" | "errored";
 

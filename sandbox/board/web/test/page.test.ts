@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { clock, count, lasting, size } from "../src/format";
-import { densityOf, matchesBase, matchesEntry, modulesOf, offeredOn, spanOf, summaryOf, trendOf, zonesOf } from "../src/state/derive";
+import { densityOf, matchesBase, matchesEntry, modulesOf, nextProblem, offeredOn, spanOf, summaryOf, trendOf, zonesOf } from "../src/state/derive";
 import { History } from "../src/state/history";
 import { home } from "../src/state/url";
 import { commandsFor, quote, whyOf } from "../src/ui/commands";
@@ -103,4 +103,16 @@ test("numbers and times are as people read them", () => {
   assert.deepEqual([clock(noon), clock(noon, 60e3), clock(noon - 4056, 60e3), clock(noon, 100)], ["12:03:04", "12:03:04", "12:03", "12:03:04.056"]);
   assert.deepEqual([0, 999, 4200, 42_000, 185_000, 7_800_000].map(lasting), ["0 ms", "999 ms", "4.2 s", "42 s", "3:05", "2:10:00"]);
   assert.deepEqual([size(2 ** 27), size(3 * 2 ** 30), count(1234.4), count(3.25)], ["128 MiB", "3.0 GiB", "1,234", "3.3"]);
+});
+
+test("consecutive lost requests of a stream and their finding are one problem", () => {
+  const lost = (id: number, name: string) => entry(id, { kind: "request", name, bad: true });
+  const log = [entry(1, { bad: true }), entry(2), lost(3, "a"), entry(4, { kind: "finding", code: "RequestsLost", bad: true }), lost(5, "a"), lost(6, "b"), lost(14, "a"),
+    entry(20, { bad: true }), lost(30, "a"), entry(50, { kind: "finding", code: "RequestsLost", bad: true })];
+  const times: number[] = [];
+  for (let at = nextProblem(log, 0, 1); at !== null; at = nextProblem(log, at, 1)) times.push(at / 1000);
+  assert.deepEqual(times, [1, 3, 6, 20, 30, 50]);
+  const back: number[] = [];
+  for (let at = nextProblem(log, 99_000, -1); at !== null; at = nextProblem(log, at, -1)) back.push(at / 1000);
+  assert.deepEqual(back, times.toReversed());
 });

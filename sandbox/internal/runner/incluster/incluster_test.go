@@ -243,8 +243,8 @@ func TestPauseAndResume(t *testing.T) {
 	}
 }
 
-// scaledTo waits until the Deployment of the first controller is scaled to n replicas.
-func (b *fixture) scaledTo(n int32) {
+// waitForReplicas waits until the Deployment of the first controller is scaled to n replicas.
+func (b *fixture) waitForReplicas(n int32) {
 	b.t.Helper()
 	b.eventually(func() error {
 		d, err := b.client.AppsV1().Deployments(namespace).Get(b.t.Context(), "module-controller", metav1.GetOptions{})
@@ -266,7 +266,7 @@ func (b *fixture) deletePod(pod string) {
 func TestStopAndStart(t *testing.T) {
 	b := newFixture(t)
 	stopped := b.actAsync(supervise.Stop, 1)
-	b.scaledTo(0)
+	b.waitForReplicas(0)
 	b.deletePod("a")
 	b.must(<-stopped)
 	b.must(<-b.actAsync(supervise.Stop, 1))
@@ -274,7 +274,7 @@ func TestStopAndStart(t *testing.T) {
 		t.Errorf("after stop: %+v", r)
 	}
 	started := b.actAsync(supervise.Start, 1)
-	b.scaledTo(1)
+	b.waitForReplicas(1)
 	b.write(pod("c", number("1"), runs("z", 0, true)))
 	b.must(<-started)
 	if r := b.Replicas()[0]; r.Pod != "c" || !r.Ready {

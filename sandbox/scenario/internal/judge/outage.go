@@ -314,9 +314,9 @@ func (w *history) updateFault(e *events.FaultEvent, now time.Time, o *Options) {
 	}
 }
 
-// knownAt considers a write of the controller that takes effect now. It returns the time of the API state on which
-// the controller based the decision to write. If a fault affected the API connection of the controller, this time is
-// up to settleTime earlier.
+// knownAt returns the time of the API state that the controller knew when it decided on a write that takes effect now.
+// Without an API fault, this is decisionDelay before now. An API fault of the controller makes it earlier, by at most
+// settleTime.
 func (w *history) knownAt(now time.Time) time.Time {
 	decided := now.Add(-decisionDelay)
 	known, atMost := decided, decided.Add(-settleTime)

@@ -196,6 +196,12 @@ var truthCases = map[string]checkCase{
 			component(3000, "kube-apiserver", "running"), asked(4000, "a"), vpod(20_000, "p1", "1@a")),
 		want: Result{Compared: 1, Excused: findings{ready(1000, 19_000).allowed(19_000)}},
 	},
+	"truth: the process of a killed API server exits late": {
+		events: script(up, component(500, "kube-apiserver", "stopping"), uninstalled(1000, "1@a"),
+			component(15_000, "kube-apiserver", "exited"), component(16_000, "kube-apiserver", "running"),
+			vpod(20_000, "p1", "1@a")),
+		want: Result{Compared: 1, Excused: findings{ready(1000, 19_000).allowed(19_000)}},
+	},
 	"truth: another base is disconnected": {
 		events: script(up, host(500, "b", "disconnected"), uninstalled(1000, "1@a"), vpod(2500, "p1", "1@a")),
 		want:   Result{Compared: 1, Violations: findings{ready(1000, 1500)}},

@@ -8,9 +8,9 @@ import (
 	"github.com/koupleless/koupsandbox/controller/labels"
 )
 
-// Bind returns a copy of an object in which all module Pods and module Pod templates have a node selector for the
-// bases of a group. If a node selector for the host name of a base already exists, it may contain the short name
-// SET-N instead of GROUP-SET-N.
+// Bind returns a copy of an object in which all module Pods and module Pod templates select the bases of a group by a
+// node selector. If a node selector contains the short host name SET-N of a base, Bind replaces it by the full name
+// GROUP-SET-N.
 func Bind(o *unstructured.Unstructured, group string) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	bind(o.Object, group)

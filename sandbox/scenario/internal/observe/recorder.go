@@ -21,9 +21,9 @@ type Options struct {
 	Client dynamic.Interface
 	// Namespace is the namespace of the run. Group is the group of bases of the run. Both are required.
 	Namespace, Group string
-	// LastWrite returns the resource version of the last write to the API, to any object. It is called every 200 ms,
-	// and must return when its context ends. Default: each event is recorded with the time at which the watch
-	// delivers it.
+	// LastWrite returns the resource version of the last write to any object of the API. The Recorder calls it every
+	// LastWriteInterval to measure when objects were written. It must return when its context ends. If LastWrite is
+	// nil, the Recorder records each event with the time at which the watch delivers it.
 	LastWrite func(context.Context) (uint64, error)
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time

@@ -57,7 +57,7 @@ func (e *Env) StopStream(ctx context.Context, name string) (*Stream, error) {
 	}
 	end, err := e.Sandbox.StopTraffic(ctx, e.Group, name)
 	if err != nil {
-		return nil, fmt.Errorf("stopping traffic %s: %w", name, err)
+		return nil, fmt.Errorf("stopping stream %s: %w", name, err)
 	}
 	e.Recorder.SetTraffic([]traffic.Summary{end.Summary})
 	judged := e.evaluateJudge(stream.Spec, end)
@@ -128,7 +128,7 @@ var (
 // compared no requests.
 func (e *Env) evaluateJudge(t v1alpha1.Traffic, end *traffic.StreamResult) *Failure {
 	if end.Sent == 0 {
-		return Fail("traffic %s sent no requests, so it proves nothing", t.Name).withCause(ErrNothingSent)
+		return Fail("stream %s sent no requests, so it proves nothing", t.Name).withCause(ErrNothingSent)
 	}
 	p, err := e.Compile(t.Judge, expr.Judge)
 	if err != nil {
@@ -139,17 +139,17 @@ func (e *Env) evaluateJudge(t v1alpha1.Traffic, end *traffic.StreamResult) *Fail
 	r, err := p.Eval(data)
 	switch {
 	case err != nil:
-		return Fail("traffic %s: %v", t.Name, err)
+		return Fail("stream %s: %v", t.Name, err)
 	case r.True() && end.Note != "":
-		return Fail("traffic %s %s before the end of the run, so the remaining time was not tested", t.Name, end.Note).
+		return Fail("stream %s %s before the end of the run, so the remaining time was not tested", t.Name, end.Note).
 			withCause(ErrStoppedEarly)
 	case r.True():
 		return nil
 	case r.Value == true:
-		return Fail("traffic %s: %s compared nothing", t.Name, t.Judge).withCause(ErrNothingCompared)
+		return Fail("stream %s: %s compared nothing", t.Name, t.Judge).withCause(ErrNothingCompared)
 	}
 	stream := Stream{Spec: t, End: end}
-	return Fail("traffic %s: %s is not true: %s", t.Name, t.Judge, stream.Summary()).withCause(ErrJudgeNotTrue)
+	return Fail("stream %s: %s is not true: %s", t.Name, t.Judge, stream.Summary()).withCause(ErrJudgeNotTrue)
 }
 
 // Summary describes the results of a stream in one line.

@@ -42,7 +42,7 @@ export function lookOf(c: Colours, thing: Thing, state: string, version: number)
       }[state] as Look | undefined ?? [c.version(version), "hatched"];
     case "process":
       return {
-        running: [c.good, "pale"], paused: [c.warn, "hatched"], exited: [c.bad, "hatched"],
+        running: [c.good, "pale"], paused: [c.warn, "hatched"], stopping: [c.warn, "hatched"], exited: [c.bad, "hatched"],
       }[state] as Look | undefined ?? [c.none, "pale"];
     case "fault":
       return [c.warn, "hatched"];

@@ -6,6 +6,24 @@ import type { World } from "./world";
 
 // Pure functions that derive the displayed values from the tables.
 
+// LOSS_PAUSE is the time in milliseconds without lost requests after which the next loss of a stream is a new problem.
+const LOSS_PAUSE = 10_000;
+
+// nextProblem returns the time of the next problem after a time, or of the previous problem if by < 0. A problem is a
+// bad entry. Consecutive lost requests of a stream are one problem, which begins with the first of them, and which includes
+// the finding about them.
+export function nextProblem(entries: readonly LogEntry[], time: number, by: 1 | -1): number | null {
+  const lost = new Map<string, number>();
+  const begins = entries.filter((e) => {
+    if (e.code === "RequestsLost") return e.bad && ![...lost.values()].some((at) => e.time - at <= LOSS_PAUSE);
+    if (!e.bad || e.kind !== "request") return e.bad;
+    const before = lost.get(e.name ?? "") ?? -Infinity;
+    lost.set(e.name ?? "", e.time);
+    return e.time - before > LOSS_PAUSE;
+  });
+  return (by > 0 ? begins.find((e) => e.time > time) : begins.findLast((e) => e.time < time))?.time ?? null;
+}
+
 export interface Zone {
   name: string;
   bases: BaseRow[];

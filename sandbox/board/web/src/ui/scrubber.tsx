@@ -4,25 +4,17 @@ import { model, t } from "../app";
 import { clock, lasting } from "../format";
 import { tickOf } from "../lanes/layout";
 import { coloursOf } from "../lanes/look";
-import { densityOf } from "../state/derive";
+import { densityOf, nextProblem } from "../state/derive";
 import type { Frame } from "../state/model";
 import { faster, seek, speeds, step, toggle } from "../state/player";
 import { useSize } from "./bits";
 
 const HEIGHT = 34;
 
-// nextBad returns the time of the next or previous problem.
-export function nextBad({ log, time }: Frame, by: 1 | -1): number | null {
-  let i = log.until(time);
-  if (by > 0) {
-    while (i < log.entries.length && !log.entries[i]!.bad) i++;
-    return log.entries[i]?.time ?? null;
-  }
-  for (i--; i >= 0; i--) if (log.entries[i]!.bad && log.entries[i]!.time < time) return log.entries[i]!.time;
-  return null;
-}
-
 const Icon = ({ path }: { path: string }): JSX.Element => <svg viewBox="0 0 16 16" width="14" height="14" aria-hidden="true"><path d={path} fill="none" stroke="currentColor" stroke-width="2" /></svg>;
+
+// toEnd returns the label of the buttons that show the newest state. A finished run is not live.
+export const toEnd = ({ board }: Frame): string => t(board?.ended ? "toEnd" : "toLive");
 
 // Scrubber selects the displayed time.
 export function Scrubber({ frame, theme }: { frame: Frame; theme: string }): JSX.Element {
@@ -79,7 +71,7 @@ export function Scrubber({ frame, theme }: { frame: Frame; theme: string }): JSX
     model.play(seek(model.player, begin + ((e.clientX - place.left) / place.width) * (end - begin), history));
   };
   const jump = (by: 1 | -1): void => {
-    const to = nextBad(frame, by);
+    const to = nextProblem(log.entries, time, by);
     if (to !== null) model.play(seek(player, to, history));
   };
   const now = t(frame.board?.ended ? "ended" : "live");
@@ -114,7 +106,7 @@ export function Scrubber({ frame, theme }: { frame: Frame; theme: string }): JSX
         <b>{clock(time)}</b>
         <small>{past ? t("loadingPast") : live ? now : t("ago", { d: ago })}</small>
       </div>
-      <button type="button" class="toLive" disabled={live} onClick={() => model.play({ mode: "live" })}>{t("toLive")}</button>
+      <button type="button" class="toLive" disabled={live} onClick={() => model.play({ mode: "live" })}>{toEnd(frame)}</button>
     </footer>
   );
 }
@@ -124,7 +116,7 @@ export function scrubKeys(e: KeyboardEvent, frame: Frame): boolean {
   const { history, player } = frame;
   const by = e.shiftKey ? 10_000 : 1000;
   const jump = (direction: 1 | -1): void => {
-    const to = nextBad(frame, direction);
+    const to = nextProblem(frame.log.entries, frame.time, direction);
     if (to !== null) model.play(seek(player, to, history));
   };
   const acts: Record<string, () => void> = {

@@ -64,7 +64,7 @@ func (s *commands) bringUp(c *cli.Context, presets func(*v1alpha1.Spec)) error {
 	took := time.Since(start)
 	err = s.printResult(c, up.Result, func(bool) {
 		if !c.Bool("quiet") {
-			s.printUp(up, took)
+			s.printUp(up, took, !c.Bool(boardFlag))
 		}
 	})
 	if err != nil {
@@ -91,8 +91,9 @@ func (s *commands) startSandbox(c *cli.Context, o sandbox.Options) (*sandbox.San
 	return sandbox.Up(c.Context, o)
 }
 
-// printUp prints a summary of the sandbox and suggests the next commands to run.
-func (s *commands) printUp(up *sandbox.Sandbox, took time.Duration) {
+// printUp prints a summary of the sandbox and suggests the next commands to run. With suggestBoard, these include the
+// command that opens the web UI.
+func (s *commands) printUp(up *sandbox.Sandbox, took time.Duration, suggestBoard bool) {
 	status := up.Result.Status
 	switch {
 	case !up.Result.Already:
@@ -113,13 +114,16 @@ func (s *commands) printUp(up *sandbox.Sandbox, took time.Duration) {
 	}
 	printf(s.Out, "\n%s  export KUBECONFIG=%s\n  kubectl get nodes\n\nTake it down with: koupsandbox down%s\n",
 		s.pathExport(), shellescape.Quote(up.Kubeconfig), name)
+	next, board := "", ""
+	if suggestBoard {
+		next, board = "open the web UI, ", fmt.Sprintf("  koupsandbox board%s\n", name)
+	}
 	printf(s.Out, `
-Next, open the web UI, install a sample module, or compare two releases:
+Next, %sinstall a sample module, or compare two releases:
 
-  koupsandbox board%s
-  koupsandbox init%s stock && kubectl apply -f stock/manifests
+%s  koupsandbox init%s stock && kubectl apply -f stock/manifests
   koupsandbox demo
-`, name, env)
+`, next, board, env)
 }
 
 // pathExport returns the shell command that adds the directory of this binary to PATH. It returns an empty string if

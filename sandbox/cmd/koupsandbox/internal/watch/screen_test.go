@@ -179,7 +179,7 @@ func TestRates(t *testing.T) {
 	clock.SetTime(after(27000))
 	m.screen.updateRates([]traffic.Summary{{Name: "a", Sent: 200, Open: 2, Lost: 5}})
 	m.Update(tick{})
-	if got, want := ansi.Strip(m.draw()), "\ntraffic a: 47 ok/s, 2 lost/s, 200 sent, 5 lost\n"; !strings.Contains(got,
+	if got, want := ansi.Strip(m.draw()), "\nstream a: 47 ok/s, 2 lost/s, 200 sent, 5 lost\n"; !strings.Contains(got,
 		want) {
 		t.Errorf("the screen does not contain %q:\n%s", want, got)
 	}

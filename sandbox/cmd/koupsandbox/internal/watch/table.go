@@ -160,7 +160,7 @@ func (s *Screen) summary() []string {
 			", "))
 	}
 	for _, r := range s.rates {
-		line := fmt.Sprintf("traffic %s: %.0f ok/s", plain.Text(r.name), r.ok)
+		line := fmt.Sprintf("stream %s: %.0f ok/s", plain.Text(r.name), r.ok)
 		if r.lost > 0 {
 			line += colorize(badColor, fmt.Sprintf(", %.0f lost/s", r.lost))
 		}

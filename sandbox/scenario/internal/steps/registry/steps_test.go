@@ -469,11 +469,11 @@ func TestTraffic(t *testing.T) {
 	}{
 		{"nothing lost", "lost == 0", end(10, 0), nil, nil},
 		{"lost", "lost == 0", end(10, 1), steps.ErrJudgeNotTrue,
-			[]string{"traffic s: lost == 0 ", ": 10 requests", "1 lost (notFound 1)"}},
+			[]string{"stream s: lost == 0 ", ": 10 requests", "1 lost (notFound 1)"}},
 		{"must lose", "notFound > 0", end(10, 1), nil, nil},
-		{"nothing sent", "lost == 0", end(0, 0), steps.ErrNothingSent, []string{"traffic s "}},
+		{"nothing sent", "lost == 0", end(0, 0), steps.ErrNothingSent, []string{"stream s "}},
 		{"not to the end", "lost == 0", short, steps.ErrStoppedEarly,
-			[]string{"traffic s stopped by itself after 15m0s"}},
+			[]string{"stream s stopped by itself after 15m0s"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -505,7 +505,7 @@ func TestStopAll(t *testing.T) {
 	r.sandbox.end = traffic.StreamResult{Summary: traffic.Summary{Sent: 3, Lost: 3}}
 	r.mustPass(`traffic: {start: {name: a, via: bases, module: stock, judge: lost == 0}}`, "requests")
 	r.mustPass(`traffic: {start: {name: b, via: bases, module: stock, judge: lost == 3}}`, "requests")
-	wantError(t, r.StopAll(t.Context()), "traffic a: lost == 0 ", ": 3 requests", "3 lost")
+	wantError(t, r.StopAll(t.Context()), "stream a: lost == 0 ", ": 3 requests", "3 lost")
 	streams := r.Streams()
 	if len(streams) != 2 || streams[0].Failure == nil || streams[1].Failure != nil || streams[1].End == nil {
 		t.Errorf("streams are %+v", streams)

@@ -50,7 +50,7 @@ func start(ctx context.Context, e *steps.Env, t v1alpha1.Traffic) (string, error
 	spec := traffic.Spec{Traffic: t, Namespace: e.Namespace, Seed: e.Seed,
 		Duration: min(e.TrafficFor, traffic.MaxDuration)}
 	if err := e.Sandbox.StartTraffic(ctx, e.Group, spec); err != nil {
-		return "", fmt.Errorf("starting traffic %s: %w", t.Name, err)
+		return "", fmt.Errorf("starting stream %s: %w", t.Name, err)
 	}
 	e.AddStream(t)
 	to := "all bases"
