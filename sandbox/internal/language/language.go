@@ -76,6 +76,9 @@ func (c *Catalogue) Text(en, zh string) Text {
 	return t
 }
 
+// Texts returns all texts of the catalogue.
+func (c *Catalogue) Texts() []Text { return c.texts }
+
 // Check returns an error for each text that is missing in a language, or that has different arguments in different
 // languages.
 func (c *Catalogue) Check() error {

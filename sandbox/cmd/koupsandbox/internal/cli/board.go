@@ -86,11 +86,11 @@ func (s *commands) runBoard(c *cli.Context, list []string) error {
 		}
 		return s.serveBoard(c, board.Options{Run: run})
 	case otherCluster:
-		client, _, err := s.clusterClient(c)
+		cluster, err := s.selectCluster(c)
 		if err != nil {
 			return err
 		}
-		o := board.Options{API: client, Title: clusterName(c), AllowActions: c.Bool("allow-actions")}
+		o := board.Options{API: cluster.client, Title: clusterName(c), AllowActions: c.Bool("allow-actions")}
 		for _, flag := range []string{contextFlag, kubeconfigFlag} {
 			if c.IsSet(flag) {
 				o.Flags = append(o.Flags, "--"+flag, c.String(flag))

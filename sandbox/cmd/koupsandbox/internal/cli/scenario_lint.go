@@ -126,17 +126,17 @@ func (s *commands) connectLive(c *cli.Context, o *lint.Options, manifests int) e
 			"add manifests, or remove --%[1]s",
 			liveFlag)}
 	}
-	client, namespace, err := s.clusterClient(c)
+	cluster, err := s.selectCluster(c)
 	if err != nil {
 		return err
 	}
-	bases, err := why.GatherBases(c.Context, client)
+	bases, err := why.GatherBases(c.Context, cluster.client)
 	if err != nil {
 		return err
 	}
-	o.Live = &lint.Live{Bases: bases, Now: time.Now(), Namespace: namespace,
+	o.Live = &lint.Live{Bases: bases, Now: time.Now(), Namespace: cluster.namespace,
 		Why: func(target why.Target) (why.Answer, error) {
-			found, err := why.Gather(c.Context, client, target)
+			found, err := why.Gather(c.Context, cluster.client, target)
 			if err != nil {
 				return why.Answer{}, err
 			}

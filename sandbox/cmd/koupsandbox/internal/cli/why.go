@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/koupleless/koupsandbox/sandbox"
 	"github.com/koupleless/koupsandbox/sandbox/internal/language"
@@ -72,49 +73,73 @@ func (s *commands) runWhy(c *cli.Context, list []string) error {
 	if err != nil {
 		return err
 	}
-	client, namespace, err := s.clusterClient(c)
+	cluster, err := s.selectCluster(c)
 	if err != nil {
 		return err
 	}
-	target, err := why.ParseTarget(list[0], namespace)
+	target, err := why.ParseTarget(list[0], cluster.namespace)
 	if err != nil {
 		return usageError{err}
 	}
-	snapshot, err := why.Gather(c.Context, client, target)
+	snapshot, err := why.Gather(c.Context, cluster.client, target)
 	if err != nil {
 		return err
 	}
-	answer := why.ExplainIn(l, snapshot, time.Now())
+	answer := whyAnswer{why.ExplainIn(l, snapshot, time.Now()), cluster.sandbox, cluster.context}
 	return s.printResult(c, answer, func(bool) { s.printAnswer(l, answer) })
 }
 
-// clusterClient returns a client for the cluster that the flags from clusterFlags select, and the selected namespace.
-func (s *commands) clusterClient(c *cli.Context) (kubernetes.Interface, string, error) {
-	config, err := s.clientConfig(c)
+// whyAnswer is the result of why, also in JSON. Sandbox is the name of the sandbox, or Context the kubeconfig context,
+// of the target. The other field is empty.
+type whyAnswer struct {
+	why.Answer
+	Sandbox string `json:"sandbox,omitempty"`
+	Context string `json:"context,omitempty"`
+}
+
+// selectedCluster is the cluster that the flags from clusterFlags select.
+type selectedCluster struct {
+	client kubernetes.Interface
+	// namespace is the namespace from --namespace or the kubeconfig.
+	namespace string
+	// sandbox is the name of the sandbox, or context the kubeconfig context, of the cluster. The other field is empty.
+	sandbox, context string
+}
+
+func (s *commands) selectCluster(c *cli.Context) (*selectedCluster, error) {
+	config, sandboxName, err := s.clientConfig(c)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	namespace, err := targetNamespace(c, config)
+	raw, err := config.RawConfig()
 	if err != nil {
-		return nil, "", err
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	namespace, err := targetNamespace(c, config, raw)
+	if err != nil {
+		return nil, err
 	}
 	rest, err := config.ClientConfig()
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	rest.WarningHandler = nil
 	rest.UserAgent = "koupsandbox " + c.Command.Name
 	client, err := kubernetes.NewForConfig(rest)
 	if err != nil {
-		return nil, "", fmt.Errorf("creating a client for the cluster: %w", err)
+		return nil, fmt.Errorf("creating a client for the cluster: %w", err)
 	}
-	return client, namespace, nil
+	cluster := &selectedCluster{client: client, namespace: namespace, sandbox: sandboxName}
+	if sandboxName == "" {
+		cluster.context = cmp.Or(c.String(contextFlag), raw.CurrentContext)
+	}
+	return cluster, nil
 }
 
 // clientConfig returns the client configuration for the selected cluster. It reads the file from --kubeconfig. Without
 // this flag, it reads kubectl's default kubeconfig if --context is set or the binary runs as a kubectl plugin, and
-// otherwise the kubeconfig of the sandbox.
-func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) {
+// otherwise the kubeconfig of the sandbox, whose name it returns.
+func (s *commands) clientConfig(c *cli.Context) (config clientcmd.ClientConfig, sandboxName string, err error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.String(contextFlag)}
 	load := func(path string) clientcmd.ClientConfig {
 		rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -123,22 +148,39 @@ func (s *commands) clientConfig(c *cli.Context) (clientcmd.ClientConfig, error) 
 	}
 	if c.IsSet(kubeconfigFlag) || c.IsSet(contextFlag) || s.isKubectlPlugin() && !s.onCommandLine(nameFlag) {
 		if s.onCommandLine(nameFlag) {
-			return nil, usageError{
+			return nil, "", usageError{
 				errors.New("--name cannot be used with --context or --kubeconfig")}
 		}
-		return load(c.String(kubeconfigFlag)), nil
+		return load(c.String(kubeconfigFlag)), "", nil
 	}
 	home, name, err := sandboxTarget(c)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	path := state.Home(home).Dir(name).Kubeconfig()
-	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf(
+	dir := state.Home(home).Dir(name)
+	if _, err := os.Stat(dir.Kubeconfig()); err != nil {
+		return nil, "", fmt.Errorf(
 			"sandbox %q is %w; start it with: koupsandbox up --name %s, or select another cluster with --context", name,
 			sandbox.ErrNotUp, name)
 	}
-	return load(path), nil
+	if !c.IsSet(nameFlag) {
+		s.warnOfOtherSandbox(dir)
+	}
+	return load(dir.Kubeconfig()), name, nil
+}
+
+// warnOfOtherSandbox prints a warning if KUBECONFIG is the kubeconfig of another sandbox than the one in dir.
+func (s *commands) warnOfOtherSandbox(dir state.Dir) {
+	path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	other := state.Dir(filepath.Dir(path))
+	if path == "" || path != other.Kubeconfig() || other == dir {
+		return
+	}
+	if owned, err := other.Owned(); err != nil || !owned {
+		return
+	}
+	printf(s.Err, "using sandbox %q, not sandbox %q of KUBECONFIG; to use it, add --kubeconfig \"$KUBECONFIG\"\n",
+		dir.Name(), other.Name())
 }
 
 const kubectlPlugin = "kubectl-koupsandbox"
@@ -151,11 +193,7 @@ func (s *commands) isKubectlPlugin() bool {
 
 // targetNamespace returns the namespace that --namespace selects. Without the flag, it returns the namespace of the
 // kubeconfig context.
-func targetNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, error) {
-	raw, err := config.RawConfig()
-	if err != nil {
-		return "", fmt.Errorf("reading the kubeconfig: %w", err)
-	}
+func targetNamespace(c *cli.Context, config clientcmd.ClientConfig, raw clientcmdapi.Config) (string, error) {
 	if name := c.String(contextFlag); name != "" && raw.Contexts[name] == nil {
 		return "", fmt.Errorf("the kubeconfig has no context %q%s", name,
 			plain.DidYouMean(name, slices.Collect(maps.Keys(raw.Contexts))))
@@ -173,12 +211,14 @@ func targetNamespace(c *cli.Context, config clientcmd.ClientConfig) (string, err
 // The texts that why prints with an explanation. Words in braces are placeholders.
 var (
 	textSentence = language.Text{EN: "{text}.", ZH: "{text}。"}
-	textReason   = language.Text{EN: "{reason} of {target}", ZH: "{target} 的情形：{reason}"}
+	textReason   = language.Text{EN: "{reason} of {target}{cluster}", ZH: "{cluster}{target} 的情形：{reason}"}
+	textSandbox  = language.Text{EN: " in sandbox {name}", ZH: "沙箱 {name} 中 "}
+	textContext  = language.Text{EN: " in context {name}", ZH: "context {name} 中 "}
 	textBecause  = language.Text{EN: "{reason}, because of {because}", ZH: "{reason}，起因于 {because}"}
 )
 
 // printAnswer prints an explanation: the cause, the fix, the reason, and the evidence.
-func (s *commands) printAnswer(l language.Language, a why.Answer) {
+func (s *commands) printAnswer(l language.Language, a whyAnswer) {
 	mark := "✗"
 	if a.Ready {
 		mark = "✓"
@@ -198,7 +238,14 @@ func (s *commands) printAnswer(l language.Language, a why.Answer) {
 		reason = textBecause.In(l, language.Args{"reason": a.Reason, "because": a.Because})
 	}
 	target := fmt.Sprintf("%s/%s", a.Target.Kind, plain.Text(a.Target.Name))
-	printf(s.Out, "\n%s\n", textReason.In(l, language.Args{"reason": reason, "target": target}))
+	cluster := ""
+	switch {
+	case a.Sandbox != "":
+		cluster = textSandbox.In(l, language.Args{"name": a.Sandbox})
+	case a.Context != "":
+		cluster = textContext.In(l, language.Args{"name": plain.Text(a.Context)})
+	}
+	printf(s.Out, "\n%s\n", textReason.In(l, language.Args{"reason": reason, "target": target, "cluster": cluster}))
 	about := ""
 	for _, e := range a.Evidence {
 		if e.About != about {

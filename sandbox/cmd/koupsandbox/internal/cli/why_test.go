@@ -14,6 +14,7 @@ import (
 
 	"github.com/koupleless/koupsandbox/sandbox/cmd/koupsandbox/internal/cli"
 	"github.com/koupleless/koupsandbox/sandbox/internal/check"
+	"github.com/koupleless/koupsandbox/sandbox/internal/state"
 )
 
 // apiServer runs a fake API server with one Pod. It returns the path of a kubeconfig file with two contexts.
@@ -55,7 +56,7 @@ func TestWhy(t *testing.T) {
 	want := result{0, `✗ the label virtual-kubelet.koupleless.io/component of the Pod is module\x1b[2J and not module, so the module controller ignores it.
 → label the Pod, or the metadata of its template, virtual-kubelet.koupleless.io/component: module.
 
-ModuleLabelMissing of pod/biz1
+ModuleLabelMissing of pod/biz1 in context shop
 `, ""}
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Errorf("as text (-want +got):\n%s", diff)
@@ -73,6 +74,36 @@ ModuleLabelMissing of pod/biz1
 	if answer.Reason != "ModuleLabelMissing" || answer.Target.Namespace != "shop" || answer.Target.Kind != "pod" ||
 		answer.Evidence == nil {
 		t.Errorf("as JSON: %s", r.Out)
+	}
+}
+
+// TestWhyInSandbox checks that why reports the name of the sandbox, and that it prints a warning if KUBECONFIG selects
+// another sandbox.
+func TestWhyInSandbox(t *testing.T) {
+	home, config := t.TempDir(), apiServer(t)
+	text, err := os.ReadFile(config)
+	check.Must(t, err)
+	kubeconfig := map[string]string{}
+	for _, name := range []string{"koup", "other"} {
+		dir := state.Home(filepath.Join(home, ".koupsandbox")).Dir(name)
+		check.Must(t, dir.Create())
+		check.Must(t, os.WriteFile(dir.Kubeconfig(), text, 0o600))
+		kubeconfig[name] = dir.Kubeconfig()
+	}
+	warning := `using sandbox "koup", not sandbox "other" of KUBECONFIG; ` +
+		`to use it, add --kubeconfig "$KUBECONFIG"` + "\n"
+	for _, tc := range []struct{ kubeconfig, flags, out, err string }{
+		{kubeconfig["koup"], "", "ModuleLabelMissing of pod/biz1 in sandbox koup\n", ""},
+		{config, "", "ModuleLabelMissing of pod/biz1 in sandbox koup\n", ""},
+		{kubeconfig["other"], "", "ModuleLabelMissing of pod/biz1 in sandbox koup\n", warning},
+		{kubeconfig["other"], " --name koup", "ModuleLabelMissing of pod/biz1 in sandbox koup\n", ""},
+		{kubeconfig["other"], " -o json", `"sandbox": "koup"`, warning},
+		{kubeconfig["koup"], " --language zh", "沙箱 koup 中 pod/biz1 的情形：ModuleLabelMissing\n", ""},
+	} {
+		r := runWith(t, home, map[string]string{"KUBECONFIG": tc.kubeconfig}, strings.Fields("why biz1"+tc.flags)...)
+		if r.Code != 0 || !strings.Contains(r.Out, tc.out) || r.Err != tc.err {
+			t.Errorf("why biz1%s with KUBECONFIG=%s: %+v; want %s%s", tc.flags, tc.kubeconfig, r, tc.out, tc.err)
+		}
 	}
 }
 

@@ -77,8 +77,8 @@ func newPrinter(o Options) *printer {
 func (t *printer) printHeader() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.printf("\nTwo groups of three bases run version 1.0.0 of the module \"stock\" and receive requests.\n" +
-		"Version 2.0.0 is released in two ways:\n\n")
+	t.printf("\nTwo groups of three bases have version 1.0.0 of the module \"stock\" and receive requests.\n" +
+		"Bases are simulated; module code does not run. Version 2.0.0 is released in two ways:\n\n")
 	if t.width == 0 {
 		return
 	}
