@@ -149,12 +149,12 @@ func (w *boardState) unreachableBases() []problem {
 		return []problem{{code: errcode.ModuleControllerBaseInstanceNotReady, after: heartbeatInterval,
 			bases:   unreachable,
 			text:    text,
-			chinese: fmt.Sprintf("%d 个基座已停止或不可达", len(unreachable))}}
+			chinese: fmt.Sprintf("%d 个基座已停止或失联", len(unreachable))}}
 	}
 	return []problem{{
 		code:    errcode.ModuleControllerOverFiftyPercentBaseInstancesUnavaliable,
 		text:    fmt.Sprintf("%d of %d bases are unreachable", len(unreachable), all),
-		chinese: fmt.Sprintf("%d 个基座中有 %d 个不可达", all, len(unreachable)),
+		chinese: fmt.Sprintf("%d 个基座中有 %d 个失联", all, len(unreachable)),
 		bases:   unreachable,
 	}}
 }

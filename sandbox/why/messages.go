@@ -83,7 +83,7 @@ const (
 var (
 	nounBase       = text("base", "个基座")
 	nounPod        = text("Pod", "个 Pod")
-	partDidYouMean = text(" (did you mean {name}?)", "(是否想写 {name}？)")
+	partDidYouMean = text(" (did you mean {name}?)", "（是否想写 {name}？）")
 	partRecreate   = text("; after a change of its manifest, the Pod must be deleted and created again, because "+
 		"Kubernetes does not allow changes to these fields",
 		"；修改 manifest 之后，必须删除并重新创建该 Pod，因为 Kubernetes 不允许修改这些字段")
@@ -93,7 +93,7 @@ var (
 	partIn             = text(", in {duration}", "，即 {duration} 之后")
 	partLastController = text("; {controller} last renewed its Lease {age} ago",
 		"；{controller} 最后一次续约 Lease 是在 {age} 之前")
-	partProbeFailed     = text(" ({age} ago: {message})", " ({age} 之前：{message})")
+	partProbeFailed     = text(" ({age} ago: {message})", "（{age} 之前：{message}）")
 	partPod             = text(", Pod {pod}", "，即 Pod {pod}")
 	partServedBy        = text(", and the controller {controller} serves it", "，由 controller {controller} 服务")
 	partOrdinaryNode    = text(", and runs on the ordinary Node {node}", "，运行在普通 Node {node} 上")
@@ -135,17 +135,17 @@ var (
 	msgWrongComponent = answer(ModuleLabelMissing,
 		"the label "+labels.Component+" of the Pod is {value} and not "+labels.Module+
 			", so the module controller ignores it",
-		"该 Pod 的标签 "+labels.Component+" 为 {value}，而不是 "+labels.Module+"，因此 module controller 忽略它",
+		"该 Pod 的标签 "+labels.Component+" 为 {value}，而不是 "+labels.Module+"，因此 Module Controller 忽略它",
 		"label the Pod, or the metadata of its template, "+labels.Component+": "+labels.Module,
 		"给该 Pod 或其模板的 metadata 加上标签 "+labels.Component+": "+labels.Module)
 	msgNoComponent = answer(ModuleLabelMissing,
 		"the Pod does not have the label "+moduleLabel+", so the module controller ignores it",
-		"该 Pod 没有标签 "+moduleLabel+"，因此 module controller 忽略它",
+		"该 Pod 没有标签 "+moduleLabel+"，因此 Module Controller 忽略它",
 		"label the Pod, or the metadata of its template, "+labels.Component+": "+labels.Module,
 		"给该 Pod 或其模板的 metadata 加上标签 "+labels.Component+": "+labels.Module)
 	msgNoModuleOnBase = answer(ModuleLabelMissing,
 		"the Pod does not have the label "+moduleLabel+", so the module controller ignores it",
-		"该 Pod 没有标签 "+moduleLabel+"，因此 module controller 忽略它",
+		"该 Pod 没有标签 "+moduleLabel+"，因此 Module Controller 忽略它",
 		"keep the Pod off bases, which run only modules: add a required node affinity "+labels.Component+" NotIn ["+
 			labels.Vnode+"] to its template; or, if it is a module, label the Pod, or the metadata of its template, "+
 			labels.Component+": "+labels.Module,
@@ -195,7 +195,7 @@ var (
 		"检查设置该门控的组件是否在运行；由该组件移除门控")
 	msgNoBasesNoController = answer(ControllerNotRunning,
 		"there are no bases, and no module controller is running to create their Nodes{last}",
-		"没有基座，也没有运行中的 module controller 为基座创建 Node{last}",
+		"没有基座，也没有运行中的 Module Controller 为基座创建 Node{last}",
 		startController, startControllerZH)
 	msgNoBases = answer(NoBases,
 		"there are no bases: no Node has the label "+baseLabel,
@@ -226,7 +226,7 @@ var (
 	partRelabelBase  = text(
 		", or change the cluster name that the base reports (in a sandbox: spec.bases[].clusterName); the controller "+
 			"reverts kubectl label",
-		"，或修改基座上报的集群名(在沙箱中：spec.bases[].clusterName)；用 kubectl label 所作的修改会被 controller 还原")
+		"，或修改基座上报的集群名（在沙箱中：spec.bases[].clusterName）；用 kubectl label 所作的修改会被 controller 还原")
 	partReportedLabel = text(", or start a base that reports another value; the controller reverts kubectl label",
 		"，或启动上报另一个值的基座；用 kubectl label 所作的修改会被 controller 还原")
 	partLabelNode        = text(", or label the Node of a base", "，或给某个基座的 Node 加上标签")
@@ -237,9 +237,9 @@ var (
 		"在该 Pod 或其模板的 tolerations 中加上 {toleration}")
 	msgNoControllerAddsToleration = answer(ControllerNotRunning,
 		"no module controller is running to add a toleration of {taint}{last}",
-		"没有运行中的 module controller 为该 Pod 加上对 {taint} 的容忍{last}",
+		"没有运行中的 Module Controller 为该 Pod 加上对 {taint} 的容忍{last}",
 		"start the module controller, or add {toleration} to the tolerations",
-		"启动 module controller，或在 tolerations 中加上 {toleration}")
+		"启动 Module Controller，或在 tolerations 中加上 {toleration}")
 	msgTolerationNotAddedYet = answer(NotTakenUp,
 		"the Pod is {age} old, and the controller has not yet added the toleration of the taint {taint}",
 		"该 Pod 创建于 {age} 之前，controller 还没有加上对污点 {taint} 的容忍", waitForController, waitForControllerZH)
@@ -261,7 +261,7 @@ var (
 		"容忍它，或去掉它：kubectl taint node {node} {taint}-")
 	msgBasesNotObserved = answer(ControllerNotRunning,
 		"no module controller is running to report the state of {bases}{last}",
-		"没有运行中的 module controller 上报 {bases} 的状态{last}",
+		"没有运行中的 Module Controller 上报 {bases} 的状态{last}",
 		startController, startControllerZH)
 	msgBasesCordoned = answer(BaseCordoned,
 		"each otherwise matching base is cordoned, and accepts no new Pods: {bases}",
@@ -295,7 +295,7 @@ var (
 	msgNoFreeMetaspace = answer(NoFreeMetaspace, msgNoFreeResources.cause.EN, msgNoFreeResources.cause.ZH,
 		"request less memory, remove modules, or start a base with a larger -XX:MaxMetaspaceSize "+
 			"(in a sandbox: spec.bases[].metaspace.max)",
-		"减少 memory 请求，移除模块，或以更大的 -XX:MaxMetaspaceSize(在沙箱中：spec.bases[].metaspace.max)启动基座")
+		"减少 memory 请求，移除模块，或以更大的 -XX:MaxMetaspaceSize（在沙箱中：spec.bases[].metaspace.max）启动基座")
 	msgTooManyPods = answer(NoFreeResources,
 		"every otherwise matching base already has its maximum number of Pods",
 		"其他条件都满足的基座，其 Pod 数都已达到上限",
@@ -307,7 +307,7 @@ var (
 	msgClaimUnbound = answer(ClaimUnbound,
 		"a persistent volume claim of the Pod ({claims}) does not exist, or is not bound to a volume; the scheduler "+
 			"reports: {message}",
-		"该 Pod 的持久卷声明({claims})不存在，或没有绑定到卷；调度器报告：{message}",
+		"该 Pod 的持久卷声明（{claims}）不存在，或没有绑定到卷；调度器报告：{message}",
 		"{advice}, or create the claim and bind it to a volume: kubectl get pvc -n {namespace}",
 		"{advice}，或创建该声明并绑定到卷：kubectl get pvc -n {namespace}")
 	msgVolumeUnavailable = answer(VolumeUnavailable,
@@ -329,7 +329,7 @@ var (
 	msgTopologySpread = answer(TopologySpread,
 		"on every otherwise matching base, the Pod would break a topology spread constraint (over {keys}); the "+
 			"scheduler reports: {message}",
-		"在其他条件都满足的任何基座上，该 Pod 都会违反拓扑分布约束(按 {keys})；调度器报告：{message}",
+		"在其他条件都满足的任何基座上，该 Pod 都会违反拓扑分布约束（按 {keys}）；调度器报告：{message}",
 		"set whenUnsatisfiable: ScheduleAnyway, increase maxSkew, or add a base; cordoned bases count as topology "+
 			"domains, unless the constraint has nodeTaintsPolicy: Honor",
 		"设置 whenUnsatisfiable: ScheduleAnyway，增大 maxSkew，或增加基座；除非约束带有 nodeTaintsPolicy: Honor，"+
@@ -381,11 +381,11 @@ var (
 
 const (
 	startController   = "start the module controller; in a sandbox: koupsandbox component start module-controller"
-	startControllerZH = "启动 module controller；在沙箱中：koupsandbox component start module-controller"
+	startControllerZH = "启动 Module Controller；在沙箱中：koupsandbox component start module-controller"
 
 	waitForController = "wait a few seconds; then check that the module controller is running, and check its log; in " +
 		"a sandbox: koupsandbox status"
-	waitForControllerZH = "等待数秒；之后检查 module controller 是否在运行，以及它的日志；在沙箱中：koupsandbox status"
+	waitForControllerZH = "等待数秒；之后检查 Module Controller 是否在运行，以及它的日志；在沙箱中：koupsandbox status"
 )
 
 // Messages about a Pod on a base that no controller serves, or that is unreachable.
@@ -403,7 +403,7 @@ var (
 		"删除该 Pod；其工作负载会在现有的基座上创建新的 Pod")
 	msgControllerNotRunning = answer(ControllerNotRunning,
 		"no module controller is running to manage {base}{last}",
-		"没有运行中的 module controller 管理 {base}{last}",
+		"没有运行中的 Module Controller 管理 {base}{last}",
 		startController, startControllerZH)
 	msgNoControllerForEnvironment = answer(NoControllerForEnvironment,
 		"{base} belongs to the environment {env}, which has no running controller; controllers are running for {envs}",
@@ -426,7 +426,7 @@ var (
 		"controller 已 {age} 没有收到来自 {base} 的任何内容：{message} ({reason})",
 		"check the connection between controller and bases, the broker first, and that the bases still run (in a "+
 			"sandbox: koupsandbox base list); the Pods keep their state until the base reports again",
-		"检查 controller 与基座之间的连接，首先是 broker，并检查基座是否仍在运行(在沙箱中：koupsandbox base list)；"+
+		"检查 controller 与基座之间的连接，首先是 broker，并检查基座是否仍在运行（在沙箱中：koupsandbox base list）；"+
 			"在基座再次上报之前，Pod 的状态保持不变")
 	msgBaseNotReady = answer(BaseSilent,
 		"{base} has not been Ready for {age}: {message}",
@@ -456,7 +456,7 @@ var (
 		"{base} 已安装 {module}:{version} 但未激活它，较老的版本仍处于激活状态：该基座不会自行激活新版本",
 		"start the base with -Dactivate.new.module=true, or connect it over HTTP, where the controller can switch; or "+
 			"delete the Pods of the older version",
-		"以 -Dactivate.new.module=true 启动基座，或经 HTTP 连接它(此时 controller 可以切换版本)，或删除老版本的 Pod")
+		"以 -Dactivate.new.module=true 启动基座，或经 HTTP 连接它（此时 controller 可以切换版本），或删除老版本的 Pod")
 	msgReplacingSameVersion = answer(ReplacingSameVersion,
 		"{base} has this version of {module} from another URL: it is uninstalled and installed again, one base after "+
 			"the other",
@@ -476,7 +476,7 @@ var (
 		"controller 会重新安装它；检查基座的日志")
 	msgCommandSent = answer(CommandUnderWay,
 		"{command} for {module} was sent to {base} {age} ago, at {time}, and has not been answered yet",
-		"{age} 之前(在 {time})向 {base} 下发了 {module} 的 {command}，尚无应答",
+		"{age} 之前（在 {time}）向 {base} 下发了 {module} 的 {command}，尚无应答",
 		"wait for the answer; INSTALL_TIMEOUT limits the time, by default to five minutes",
 		"等待应答；时间以 INSTALL_TIMEOUT 为限，默认五分钟")
 	msgInstalling = answer(CommandUnderWay,
@@ -494,7 +494,7 @@ var (
 			"on one base at a time; if this takes minutes, check that {base} still runs (in a sandbox: "+
 			"koupsandbox base list)",
 		"请等待：controller 在一个基座上同时安装 VNODE_WORKER_NUM 个模块；同一版本的另一个 jar 则逐个基座安装；"+
-			"如果持续数分钟，请检查 {base} 是否仍在运行(在沙箱中：koupsandbox base list)")
+			"如果持续数分钟，请检查 {base} 是否仍在运行（在沙箱中：koupsandbox base list）")
 	msgInstallRetrying = answer(InstallRetrying,
 		"the retry limit was reached: {cause}{next}",
 		"已达到重试次数上限：{cause}{next}",
@@ -523,7 +523,7 @@ var (
 		"检查模块的代码和基座的日志{again}")
 	msgInstallNotAnswered = answer(CommandTimedOut,
 		"{base} did not answer an install of {module} in time ({age} ago), and rejects other installs until it answers",
-		"{base} 没有及时应答 {module} 的安装({age} 之前)，在应答之前拒绝其他安装",
+		"{base} 没有及时应答 {module} 的安装（{age} 之前），在应答之前拒绝其他安装",
 		"check the base: its heartbeats arrive, but it does not answer; a module that starts slowly needs a larger "+
 			"INSTALL_TIMEOUT{again}",
 		"检查基座：它有心跳，但不应答；启动慢的模块需要更大的 INSTALL_TIMEOUT{again}")
@@ -542,7 +542,7 @@ var (
 var (
 	partUninstallModules = text("uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize "+
 		"(in a sandbox: spec.bases[].metaspace.max){again}",
-		"卸载模块，或以更大的 -XX:MaxMetaspaceSize(在沙箱中：spec.bases[].metaspace.max)启动基座{again}")
+		"卸载模块，或以更大的 -XX:MaxMetaspaceSize（在沙箱中：spec.bases[].metaspace.max）启动基座{again}")
 	partFreeDisk = text("free disk space on the base, or replace the base{again}", "释放基座的磁盘空间，或更换基座{again}")
 	partCheckURL = text("check that the base reaches the URL, and that the jar exists{again}",
 		"检查基座能否到达该 URL，以及 jar 是否存在{again}")
@@ -636,20 +636,20 @@ var (
 		"kubectl scale {kind} {name} --replicas 1", "kubectl scale {kind} {name} --replicas 1")
 	msgDaemonSetNotTolerated = answer(DaemonSetNotTolerated,
 		"{workload} creates no Pods (DESIRED is 0): its template does not tolerate the taint {taint} of {bases}",
-		"{workload} 没有创建 Pod (DESIRED 为 0)：其模板不容忍 {bases} 的污点 {taint}",
+		"{workload} 没有创建 Pod（DESIRED 为 0）：其模板不容忍 {bases} 的污点 {taint}",
 		"add {toleration} to spec.template.spec.tolerations; tolerations that the controller adds to Pods have no "+
 			"effect on a DaemonSet",
 		"在 spec.template.spec.tolerations 中加上 {toleration}；controller 为 Pod 加上的容忍对 DaemonSet 无效")
 	msgDaemonSetWithoutBases = answer(DaemonSetWithoutBases,
 		"{workload} creates no Pods (DESIRED is 0), because no base matches: {cause}",
-		"{workload} 没有创建 Pod (DESIRED 为 0)，因为没有满足要求的基座：{cause}",
+		"{workload} 没有创建 Pod（DESIRED 为 0），因为没有满足要求的基座：{cause}",
 		"{advice}", "{advice}")
 	msgPeerNotFollowed = answer(PeerNotFollowed,
 		"the replicas of {workload} should equal the number of matching bases, but are 0; matching bases: {bases}",
 		"{workload} 的副本数应随基座增减，但仍为 0，而满足要求的基座有：{bases}",
 		"check that a module controller of its environment is running, "+
 			"without ENABLE_MODULE_DEPLOYMENT_CONTROLLER=false",
-		"检查其环境中是否有 module controller 在运行，且 ENABLE_MODULE_DEPLOYMENT_CONTROLLER 不为 false")
+		"检查其环境中是否有 Module Controller 在运行，且 ENABLE_MODULE_DEPLOYMENT_CONTROLLER 不为 false")
 	msgPeerWithoutBases = answer(PeerWithoutBases,
 		"{workload} has 0 replicas, because no base matches: {cause}",
 		"{workload} 的副本数随满足要求的基座增减，而这样的基座不存在：{cause}",
@@ -708,7 +708,7 @@ var (
 		"{base} 为 Ready，但剩余的 metaspace 很少：{message}",
 		"uninstall modules, or start the base with a larger -XX:MaxMetaspaceSize "+
 			"(in a sandbox: spec.bases[].metaspace.max)",
-		"卸载模块，或以更大的 -XX:MaxMetaspaceSize(在沙箱中：spec.bases[].metaspace.max)启动基座")
+		"卸载模块，或以更大的 -XX:MaxMetaspaceSize（在沙箱中：spec.bases[].metaspace.max）启动基座")
 	msgNodeReady = answer(NodeReady,
 		"{base} has been Ready for {age}, since {since}{by}",
 		"{base} 已 Ready {age}，自 {since} 起{by}", "", "")
@@ -716,7 +716,7 @@ var (
 		"{target} is not Ready, and no rule explains it",
 		"{target} 不是 Ready，没有规则能说明原因",
 		"read the evidence, and the log of the module controller",
-		"查看依据和 module controller 的日志")
+		"查看依据和 Module Controller 的日志")
 )
 
 // Texts that describe how a base compares with the requirements of a Pod.
@@ -737,7 +737,7 @@ var (
 	partOtherLabel       = text("{requirement}, but it has {value}", "{requirement}，而它的值为 {value}")
 	partSelectorRequires = text("the nodeSelector requires {expression}", "nodeSelector 要求 {expression}")
 	partAffinityRequires = text("the affinity requires {expression}", "亲和性要求 {expression}")
-	partTerm             = text("term {n} ({expressions})", "第 {n} 项({expressions})")
+	partTerm             = text("term {n} ({expressions})", "第 {n} 项（{expressions}）")
 	partAnd              = text(" and ", " 且 ")
 	partOr               = text(" or ", " 或 ")
 	partOtherReasons     = text("and {n} other reasons", "以及其他 {n} 种原因")
@@ -763,7 +763,7 @@ var (
 	partContainerWaits = text("{container} waits: {message}", "{container} 在等待：{message}")
 	partContainerEnded = text("{container} ended: {message}", "{container} 已结束：{message}")
 	partInstalledAgain = text(", installed again {n} times", "，已重新安装 {n} 次")
-	partTimes          = text(" ({n} times)", " ({n} 次)")
+	partTimes          = text(" ({n} times)", "（{n} 次）")
 )
 
 // headings maps each group of evidence to its title. A group without an entry has its own name as its title.

@@ -53,7 +53,7 @@ var (
 		"YAML 把 {field} 读作 {value}，而 API 在此要求字符串")
 	fixNotString         = text("put the value in quotes", "给该值加上引号")
 	msgNotQuantity       = text("{field} is {value}, which is not a quantity", "{field} 为 {value}，不是有效的数量")
-	fixNotQuantity       = text("write a number with a unit such as Mi: 64Mi", "写带单位(如 Mi)的数：64Mi")
+	fixNotQuantity       = text("write a number with a unit such as Mi: 64Mi", "写带单位（如 Mi）的数：64Mi")
 	msgInvalidName       = text("the API server rejects the name {name}", "API server 拒绝名称 {name}")
 	fixInvalidName       = text("use lower-case letters, digits, '-' and '.'", "使用小写字母、数字、'-' 和 '.'")
 	msgTemplateNamespace = text(
@@ -79,9 +79,9 @@ var (
 	msgNoComponent = text(
 		"its Pods look like modules, but do not have the label "+labels.Component+": "+labels.Module+
 			", so the module controller ignores them",
-		"其 Pod 看似模块，但没有标签 "+labels.Component+": "+labels.Module+"，因此 module controller 忽略它们")
+		"其 Pod 看似模块，但没有标签 "+labels.Component+": "+labels.Module+"，因此 Module Controller 忽略它们")
 	msgWrongComponent = text("the label component of its Pods is {value}, so the module controller ignores them",
-		"其 Pod 的标签 component 为 {value}，因此 module controller 忽略它们")
+		"其 Pod 的标签 component 为 {value}，因此 Module Controller 忽略它们")
 	msgClaim = text("the Pods stay Pending until the claim is bound to a volume, which a module cannot use",
 		"在声明绑定到卷之前，Pod 一直 Pending，而模块不能使用卷")
 	msgUninstallsFirst = text(
@@ -179,14 +179,14 @@ var (
 		"它只容忍其他环境的基座，不容忍 {env} 的")
 	msgOlderNodeLabel = text(
 		"{key} is the label of older module controllers; newer ones use base.koupleless.io/{name}",
-		"{key} 是旧的 module controller 的标签；新的使用 base.koupleless.io/{name}")
+		"{key} 是旧的 Module Controller 的标签；新的使用 base.koupleless.io/{name}")
 	msgUnknownNodeLabel = text("no base has the label {key}, so the Pods stay Pending; the bases' labels are {labels}",
 		"没有基座带有标签 {key}，因此这些 Pod 一直 Pending；基座的标签有 {labels}")
 	msgForeignNodeLabel = text(
 		"{key} is not a label that the module controller writes to the Nodes of bases: unless you label "+
 			"them, the Pods "+
 			"stay Pending",
-		"module controller 不会给基座的 Node 写标签 {key}：除非自行加上，否则这些 Pod 一直 Pending")
+		"Module Controller 不会给基座的 Node 写标签 {key}：除非自行加上，否则这些 Pod 一直 Pending")
 	msgZone = text(
 		"spreading over {key} has no effect on Nodes without that label: ModuleController V2 does not set it, and "+
 			"the bundled "+
