@@ -178,7 +178,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("/attach/", refuse(noAttach))
 	mux.HandleFunc("/portForward/", refuse(noPortForward))
 	mux.Handle("/", withLogRequest(api.PodHandler(api.PodHandlerConfig{
-		GetContainerLogs: s.logs,
+		GetContainerLogs:  s.logs,
 		RunInContainer:    s.exec,
 		StreamIdleTimeout: streamIdle,
 	}, false)))
