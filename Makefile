@@ -4,7 +4,7 @@ SHELL       := bash
 .DEFAULT_GOAL := help
 
 VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-KUBERNETES := v1.36.3
+KUBERNETES := v1.37.2
 BIN        := $(CURDIR)/bin
 NAME       ?= koup
 BASES      ?= 3

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// metricsOf returns kube-apiserver 1.36 metrics with requests for Pods, events and health checks.
+// metricsOf returns kube-apiserver metrics with requests for Pods, events and health checks.
 func metricsOf(t *testing.T, name string) Metrics {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))

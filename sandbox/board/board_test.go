@@ -52,7 +52,7 @@ func (d *fakeDaemon) Watch(ctx context.Context, _ sandbox.WatchRequest, sink fun
 }
 
 func (d *fakeDaemon) Status(context.Context, bool) (*sandbox.Status, error) {
-	return &sandbox.Status{Version: "v1.36.3",
+	return &sandbox.Status{Version: "v1.37.2",
 		Components: []sandbox.Component{{Name: "broker", State: "running", PID: 7, RSS: 3<<20 + 5}}}, nil
 }
 
@@ -309,7 +309,7 @@ func TestWhatTheDaemonTellsIsShown(t *testing.T) {
 	actions, since := x.tables.Board["board"].Actions, x.tables.Board["board"].Since
 	want := Tables{
 		Board: map[string]BoardRow{
-			"board": {Source: SourceSandbox, Title: "koup", Since: since, Version: "v1.36.3", Actions: actions}},
+			"board": {Source: SourceSandbox, Title: "koup", Since: since, Version: "v1.37.2", Actions: actions}},
 		Base: map[string]BaseRow{"base-1": {Name: "base-1", State: events.BaseStateReady, Health: HealthGood,
 			Identity: "id-1", Started: at(0), Actuator: "DOWN",
 			Modules: []ModuleOnBase{{Name: "biz1", Version: "1.0.0", State: "ACTIVATED", Since: at(5)}}}},

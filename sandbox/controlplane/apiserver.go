@@ -13,6 +13,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/cli/globalflag"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/component-base/logs"
@@ -71,6 +72,11 @@ func newAPIServerCommand() *cobra.Command {
 
 // serve runs an API server. It blocks until ctx ends.
 func serve(ctx context.Context, o options.CompletedOptions) error {
+	var err error
+	o.InformerName, err = cache.NewInformerName("kube-apiserver")
+	if err != nil {
+		return err
+	}
 	config, err := apiserver.NewConfig(o)
 	if err != nil {
 		return err

@@ -1,10 +1,9 @@
-// Command koup-controlplane is the Kubernetes control plane of a sandbox in one file: the upstream
-// etcd, kube-apiserver, kube-controller-manager and kube-scheduler, each behind a subcommand of
-// that name with its own flags untouched.
+// Command koup-controlplane is the Kubernetes control plane of a sandbox in one binary: the upstream etcd,
+// kube-apiserver, kube-controller-manager and kube-scheduler. Each is a subcommand with the flags of the upstream
+// binary.
 //
-// It is a Go module of its own because k8s.io/kubernetes needs replace lines and newer libraries
-// than the rest of the sandbox. The Kubernetes version that the API reports is stamped in by the
-// linker; without the stamp the components start as v0.0.0-master.
+// It has its own Go module, because k8s.io/kubernetes needs replace directives. The linker sets the Kubernetes version
+// that the API reports. Without it, the components report v0.0.0-master.
 package main
 
 import (

@@ -13,7 +13,7 @@ import (
 // controller reads the number of available Pods from the ReplicaSet status, which may be stale and include old Pods
 // that are being deleted. The Deployment controller then deletes the new Pods too early. A module controller cannot
 // prevent this. See reconcileOldReplicaSets in
-// https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/controller/deployment/rolling.go.
+// https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/controller/deployment/rolling.go.
 func deletedLastReadyPod(run *scenario.Run) string {
 	for _, s := range run.Steps {
 		_, to, is := strings.Cut(s.Name, rollback+": ")

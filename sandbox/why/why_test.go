@@ -197,7 +197,7 @@ var situations = []situation{
 		want: why.NoFreeMetaspace},
 
 	// A Pod without a Node although a base fits by its labels, taints, state and resources. The messages are from
-	// kube-scheduler v1.36.
+	// kube-scheduler v1.36 and v1.37.
 	{name: "an anti-affinity", snapshot: ofPod(pod(refusedBy("2 node(s) didn't match pod anti-affinity rules"))),
 		want: why.AntiAffinity},
 	{name: "an anti-affinity of another Pod",

@@ -48,9 +48,13 @@ func (s *Server) stopSessions() {
 }
 
 // exec implements api.ContainerExecHandlerFunc. It runs one command. If there is stdin and no command, it runs a
-// prompt instead. exec blocks until the command or the prompt ends. The error is a utilexec.ExitError that is not
-// wrapped, because virtual-kubelet asserts this type.
+// prompt instead. exec blocks until the command or the prompt ends. ctx ends when the server stops or the client
+// disconnects. The error is a utilexec.ExitError that is not wrapped, because virtual-kubelet asserts this type.
 func (s *Server) exec(ctx context.Context, namespace, pod, container string, cmd []string, attach api.AttachIO) error {
+	if !s.startSession() {
+		return exit(exitFailed)
+	}
+	defer s.shells.Done()
 	streams := newStreams(attach)
 	t, err := s.find(namespace, pod, container)
 	if err != nil {

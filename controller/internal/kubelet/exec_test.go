@@ -205,6 +205,24 @@ func TestSwitchIsLogged(t *testing.T) {
 	}
 }
 
+// TestDisconnect checks that a query ends when the client disconnects, not only after its timeout.
+func TestDisconnect(t *testing.T) {
+	w := newFixture(t, nil)
+	w.bases.queried, w.bases.canceled = make(chan struct{}), make(chan error, 1)
+	ctx, disconnect := context.WithCancel(t.Context())
+	go func() {
+		<-w.bases.queried
+		disconnect()
+	}()
+	_, err := w.stream(ctx, t, "pod-0", []string{"health"}, remotecommand.StreamOptions{Stdout: io.Discard})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want %v", err, context.Canceled)
+	}
+	if err := <-w.bases.canceled; !errors.Is(err, context.Canceled) {
+		t.Errorf("the query ended with %v, want %v", err, context.Canceled)
+	}
+}
+
 func TestScript(t *testing.T) {
 	w := newFixture(t, nil)
 	w.bases.modules = twoVersions[2:]

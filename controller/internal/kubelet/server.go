@@ -140,7 +140,7 @@ const (
 // Start serves requests until ctx is done. Then it closes followed logs and exec sessions.
 func (s *Server) Start(ctx context.Context) error {
 	server := &http.Server{
-		Handler:           s.handler(ctx),
+		Handler:           s.handler(),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       time.Minute,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
@@ -173,21 +173,13 @@ const (
 )
 
 // handler returns a handler for the kubelet API endpoints that the API server calls for Pods.
-func (s *Server) handler(ctx context.Context) http.Handler {
+func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/attach/", refuse(noAttach))
 	mux.HandleFunc("/portForward/", refuse(noPortForward))
 	mux.Handle("/", withLogRequest(api.PodHandler(api.PodHandlerConfig{
-		GetContainerLogs: s.logs,
-		// The context of virtual-kubelet is not canceled when the server stops.
-		RunInContainer: func(_ context.Context, namespace, pod, container string, cmd []string,
-			attach api.AttachIO) error {
-			if !s.startSession() {
-				return exit(exitFailed)
-			}
-			defer s.shells.Done()
-			return s.exec(ctx, namespace, pod, container, cmd, attach)
-		},
+		GetContainerLogs:  s.logs,
+		RunInContainer:    s.exec,
 		StreamIdleTimeout: streamIdle,
 	}, false)))
 	return s.admit(mux)

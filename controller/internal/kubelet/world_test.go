@@ -156,13 +156,24 @@ type fakeBases struct {
 	health  arklet.Health
 	do      func(identity string, r arklet.Request) (arklet.Answer, error)
 	err     error
+	// queried, if it is not nil, receives a value when Health is called. Health then blocks until ctx ends, and sends
+	// the reason to canceled.
+	queried  chan struct{}
+	canceled chan error
 }
 
 func (f *fakeBases) Modules(_ context.Context, identity string, _ time.Time) (base.Snapshot, error) {
 	return base.Snapshot{Info: base.Info{Identity: identity}, Modules: f.modules}, f.err
 }
-func (f *fakeBases) Health(context.Context, string) (arklet.Health, error) { return f.health, f.err }
-func (f *fakeBases) DisplayName(identity string) string                    { return "host-" + identity }
+func (f *fakeBases) Health(ctx context.Context, _ string) (arklet.Health, error) {
+	if f.queried != nil {
+		f.queried <- struct{}{}
+		<-ctx.Done()
+		f.canceled <- ctx.Err()
+	}
+	return f.health, f.err
+}
+func (f *fakeBases) DisplayName(identity string) string { return "host-" + identity }
 func (f *fakeBases) Info(identity string) base.Info {
 	return base.Info{Identity: identity, HostName: "host-" + identity, IP: "10.0.0.1"}
 }

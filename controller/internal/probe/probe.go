@@ -1,6 +1,6 @@
 // Package probe sends readiness and liveness probes of type httpGet to modules, on the web port of their base.
 //
-// It follows the rules and defaults of the kubelet (pkg/kubelet/prober in Kubernetes 1.36). A module is Not Ready
+// It follows the rules and defaults of the kubelet (pkg/kubelet/prober in Kubernetes 1.37). A module is Not Ready
 // before its first probe, unless it was Ready when this controller started. After its liveness probe has failed, a
 // module is not probed for liveness until it has restarted. Concurrent requests are limited per base and in total.
 package probe

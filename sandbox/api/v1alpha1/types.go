@@ -107,7 +107,7 @@ type KindCluster struct {
 	// Image is the node image. Default: kind's default node image, or the image that `make node-image` builds if only
 	// that image is available locally.
 	Image string `json:"image,omitempty"`
-	// Version is the Kubernetes version, such as v1.36.3; not allowed with Image. Default: the version of the node
+	// Version is the Kubernetes version, such as v1.37.2; not allowed with Image. Default: the version of the node
 	// image.
 	Version string `json:"version,omitempty"`
 }

@@ -93,7 +93,7 @@ func (v *validator) provider(s *Spec, path *field.Path) {
 		return
 	}
 	if _, err := version.ParseSemantic(s.Kind.Version); err != nil && s.Kind.Version != "" {
-		v.invalid(kind.Child("version"), s.Kind.Version, "must be a complete Kubernetes version, such as v1.36.3")
+		v.invalid(kind.Child("version"), s.Kind.Version, "must be a complete Kubernetes version, such as v1.37.2")
 	}
 	if s.Kind.Version != "" && s.Kind.Image != "" {
 		v.forbid(kind.Child("version"), "cannot be combined with spec.kind.image; remove one of them")

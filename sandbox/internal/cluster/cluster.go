@@ -21,7 +21,7 @@ type Cluster struct {
 	// Config is the client configuration from Kubeconfig, without a client-side rate limit. Copy it before you change
 	// it.
 	Config *rest.Config
-	// Version is the version that the API server reports, such as "v1.36.3".
+	// Version is the version that the API server reports, such as "v1.37.2".
 	Version string
 }
 

@@ -51,17 +51,19 @@ var layers = []struct {
 const leaves = 0
 
 type pkg struct {
-	ImportPath, Dir string
-	GoFiles         []string
-	IgnoredGoFiles  []string // Go files that are excluded from the build, such as files for other operating systems
-	Imports         []string
+	ImportPath string
+	Imports    []string
+	Module     struct {
+		Path, Version string
+		Replace       struct{ Version string }
+	}
 }
 
-// packages returns all packages of the Go module, without test packages.
-func packages(t *testing.T) []pkg {
+// list returns the packages that go list prints for the given arguments, without test packages.
+func list(t *testing.T, dir string, args ...string) []pkg {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,IgnoredGoFiles,Imports",
-		module+"...")
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Module"}, args...)...)
+	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {
 		var exit *exec.ExitError
@@ -100,7 +102,7 @@ func layerOf(name string) int {
 
 func TestImportsPointDown(t *testing.T) {
 	imports := 0
-	for _, p := range packages(t) {
+	for _, p := range list(t, ".", module+"...") {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		from := layerOf(name)
 		if from < 0 {
@@ -134,4 +136,32 @@ func TestImportsPointDown(t *testing.T) {
 func joined(from, to string) bool {
 	below := func(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 	return below(from, "controller") && below(to, "fakebase") || below(from, "fakebase") && below(to, "controller")
+}
+
+// TestSharedVersions checks that the control plane and the other binaries select the same versions of the Go modules
+// that both use. Otherwise, the first build compiles hundreds of packages twice.
+func TestSharedVersions(t *testing.T) {
+	versions := map[string]string{}
+	shared := map[string]bool{}
+	for _, p := range list(t, ".", "-deps", module+"sandbox/cmd/...", module+"controller/cmd/...") {
+		versions[p.ImportPath] = p.Module.Version
+	}
+	for _, p := range list(t, "../../controlplane", "-deps", ".") {
+		version, both := versions[p.ImportPath]
+		m := p.Module
+		if m.Replace.Version != "" {
+			m.Version = m.Replace.Version
+		}
+		if !both || m.Path == "" { // the standard library has no module
+			continue
+		}
+		if version != m.Version && !shared[m.Path] {
+			t.Errorf("%s is %s in go.mod, but %s in sandbox/controlplane/go.mod; select the newer version in both",
+				m.Path, version, m.Version)
+		}
+		shared[m.Path] = true
+	}
+	if len(shared) < 40 {
+		t.Errorf("only %d shared modules were checked", len(shared))
+	}
 }

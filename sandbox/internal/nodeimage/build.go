@@ -44,13 +44,13 @@ type Options struct {
 	Progress func(what string, took time.Duration)
 }
 
-// Name returns the default name of the node image: koupsandbox/node with the Kubernetes version, such as "v1.36.3",
+// Name returns the default name of the node image: koupsandbox/node with the Kubernetes version, such as "v1.37.2",
 // as its tag.
 func Name(kubernetes string) string { return "koupsandbox/node:" + kubernetes }
 
 type builder struct {
 	Options
-	kubernetes string // Kubernetes version, such as "v1.36.3"
+	kubernetes string // Kubernetes version, such as "v1.37.2"
 	kind       string // directory of the Go module sigs.k8s.io/kind
 }
 

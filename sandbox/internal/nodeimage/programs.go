@@ -54,7 +54,9 @@ func (b *builder) programs(ctx context.Context) error {
 	}
 	for _, p := range builds {
 		start := time.Now()
-		_, err := output(ctx, b.in(p.dir), []string{"CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false"},
+		// With the flags of make build, Go does not compile the packages of the control plane again.
+		_, err := output(ctx, b.in(p.dir), []string{"CGO_ENABLED=0",
+			"GOFLAGS=-trimpath -buildvcs=false -gcflags=all=-dwarf=false"},
 			"go", "build", "-tags", p.tags, "-ldflags", "-s -w"+p.flags, "-o", b.program(p.name), p.pkg)
 		if err != nil {
 			return fmt.Errorf("compiling %s: %w", p.name, err)

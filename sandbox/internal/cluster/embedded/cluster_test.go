@@ -61,7 +61,7 @@ func TestCluster(t *testing.T) {
 func testDescription(t *testing.T, c *ControlPlane) {
 	type description struct{ Kubeconfig, Version string }
 	d := c.Cluster()
-	want := description{filepath.Join(c.o.Dir, "kubeconfig"), "v1.36.3"}
+	want := description{filepath.Join(c.o.Dir, "kubeconfig"), "v1.37.2"}
 	if diff := cmp.Diff(want, description{d.Kubeconfig, d.Version}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -15,20 +15,20 @@ import (
 func TestSaveAndLoad(t *testing.T) {
 	enginetest.Fake(t, "docker", `case "$1 $2" in
 info*) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';;
-"image ls") echo v1.36.3;;
-"image inspect") case "$5" in `+BuiltImage+`:v1.36.3) echo amd64;; *) exit 1;; esac;;
+"image ls") echo v1.37.2;;
+"image inspect") case "$5" in `+BuiltImage+`:v1.37.2) echo amd64;; *) exit 1;; esac;;
 "save --output") echo "$4" >"$3";;
 "load --input") printf 'Loaded image: '; cat "$3";;
 esac
 `)
 	path := filepath.Join(t.TempDir(), "image.tar")
 	image, err := SaveImage(t.Context(), "", path)
-	if err != nil || image != BuiltImage+":v1.36.3" {
+	if err != nil || image != BuiltImage+":v1.37.2" {
 		t.Fatalf("SaveImage returned %q, %v", image, err)
 	}
 	images, err := LoadImages(t.Context(), "", path)
 	check.Must(t, err)
-	if diff := cmp.Diff([]string{BuiltImage + ":v1.36.3"}, images); diff != "" {
+	if diff := cmp.Diff([]string{BuiltImage + ":v1.37.2"}, images); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
 	left, err := os.ReadDir(filepath.Dir(path))
@@ -43,7 +43,7 @@ func TestLoadImagesSavedByPodman(t *testing.T) {
 	tagged := filepath.Join(t.TempDir(), "tagged")
 	enginetest.Fake(t, "docker", `case "$1" in
 info) echo '{"ServerVersion":"27.5.1","Architecture":"x86_64"}';;
-load) echo "Loaded image: localhost/`+BuiltImage+`:v1.36.3";;
+load) echo "Loaded image: localhost/`+BuiltImage+`:v1.37.2";;
 tag) echo "$2 $3" >`+tagged+`;;
 esac
 `)
@@ -51,11 +51,11 @@ esac
 	check.Must(t, os.WriteFile(path, nil, 0o600))
 	images, err := LoadImages(t.Context(), "", path)
 	check.Must(t, err)
-	if diff := cmp.Diff([]string{BuiltImage + ":v1.36.3"}, images); diff != "" {
+	if diff := cmp.Diff([]string{BuiltImage + ":v1.37.2"}, images); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
 	text, err := os.ReadFile(tagged)
-	if want := "localhost/" + BuiltImage + ":v1.36.3 " + BuiltImage + ":v1.36.3\n"; string(text) != want {
+	if want := "localhost/" + BuiltImage + ":v1.37.2 " + BuiltImage + ":v1.37.2\n"; string(text) != want {
 		t.Errorf("tagged %q (%v), want %q", text, err, want)
 	}
 }

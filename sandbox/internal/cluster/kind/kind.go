@@ -48,7 +48,7 @@ type Options struct {
 	Nodes int
 	// Image is the node image. Default: the image for Version.
 	Image string
-	// Version is the Kubernetes version, such as "v1.36.3". Version and Image must not both be set. Default: the
+	// Version is the Kubernetes version, such as "v1.37.2". Version and Image must not both be set. Default: the
 	// version of kind's default node image.
 	Version string
 	// Durable makes etcd sync writes to disk, so that the data survives a machine crash. Default: the data only

@@ -17,11 +17,11 @@ import (
 // would look for short names on docker.io.
 func TestChooseImageUsesFullNamesForPodman(t *testing.T) {
 	enginetest.Fake(t, "podman", `case "$1 $2" in
-"image ls") echo v1.36.3;;
-"image inspect") case "$5" in `+BuiltImage+`:v1.36.3|elsewhere:1) echo amd64;; *) exit 1;; esac;;
-"image exists") [ "$3" = localhost/`+BuiltImage+`:v1.36.3 ];;
+"image ls") echo v1.37.2;;
+"image inspect") case "$5" in `+BuiltImage+`:v1.37.2|elsewhere:1) echo amd64;; *) exit 1;; esac;;
+"image exists") [ "$3" = localhost/`+BuiltImage+`:v1.37.2 ];;
 esac`)
-	for given, want := range map[string]string{"": "localhost/" + BuiltImage + ":v1.36.3",
+	for given, want := range map[string]string{"": "localhost/" + BuiltImage + ":v1.37.2",
 		"elsewhere:1": "elsewhere:1"} {
 		p := &Provider{o: Options{Image: given, Notify: func(string) {}},
 			engine: &engine.Engine{Command: engine.Podman, Architecture: "amd64"}}
@@ -74,8 +74,8 @@ func TestChooseImage(t *testing.T) {
 		"default image is present": {Options{}, have(map[string]string{defaults.Image: "amd64"}), defaults.Image, nil,
 			""},
 		"only built images are present": {Options{},
-			have(map[string]string{BuiltImage + ":v1.36.3": "amd64"}, "v1.9.0", "v1.36.3", "latest"),
-			BuiltImage + ":v1.36.3", []string{"koupsandbox/node:v1.36.3"}, ""},
+			have(map[string]string{BuiltImage + ":v1.37.2": "amd64"}, "v1.9.0", "v1.37.2", "latest"),
+			BuiltImage + ":v1.37.2", []string{"koupsandbox/node:v1.37.2"}, ""},
 		"no image, registry unavailable": {Options{}, have(nil), "", []string{def},
 			"docker pull --quiet " + defaults.Image + ": exit status 1: no route to host\n"},
 		"configured image is pulled": {Options{Image: "reachable:1"}, have(nil), "reachable:1", []string{"reachable:1"},
@@ -84,8 +84,8 @@ func TestChooseImage(t *testing.T) {
 			"",
 			nil,
 			"arm64"},
-		"configured version": {Options{Version: "1.36.3"}, have(map[string]string{"kindest/node:v1.36.3": "amd64"}),
-			"kindest/node:v1.36.3", nil, ""},
+		"configured version": {Options{Version: "1.37.2"}, have(map[string]string{"kindest/node:v1.37.2": "amd64"}),
+			"kindest/node:v1.37.2", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			enginetest.Fake(t, "docker", tc.script)

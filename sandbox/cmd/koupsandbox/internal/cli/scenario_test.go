@@ -94,7 +94,7 @@ func TestSettingsRequireUp(t *testing.T) {
 		"KOUPSANDBOX_BROKER_USERNAME": "me", "KOUPSANDBOX_WAIT": "2m"}
 	for _, flag := range []string{"--config=x.yaml", "--base-runtime cluster", "--env test", "--provider kind",
 		"-provider=kind", "--engine podman", "--nodes 2",
-		"--image x", "--k8s-version v1.36.3", "--controller host", "--context x", "--kubeconfig x",
+		"--image x", "--k8s-version v1.37.2", "--controller host", "--context x", "--kubeconfig x",
 		"--allow-unmarked-cluster", "--durable", "--broker-tls",
 		"--broker mqtt://broker:1883", "--broker-username me", "--broker-password-file x", "--broker-ca x",
 		"--broker-cert x", "--broker-key x",

@@ -74,7 +74,7 @@ func settings() []setting {
 			DefaultText: "the default image of kind",
 			Category:    clusterCategory}},
 		{"spec.kind.version", &cli.StringFlag{Name: "k8s-version",
-			Usage:    "`VERSION`: Kubernetes version of the kind cluster, for example v1.36.3",
+			Usage:    "`VERSION`: Kubernetes version of the kind cluster, for example v1.37.2",
 			Category: clusterCategory}},
 		{"spec.controller.location",
 			&cli.StringFlag{Name: "controller",
