@@ -160,7 +160,8 @@ func TestWatchGroup(t *testing.T) {
 		"health web-1 UP", "command web-1 installBiz biz1", // the metaspace usage has changed
 		"module web-1 DEACTIVATED biz1", "module web-1 STOPPED biz1", "module web-1 biz1", "health web-1 UP",
 		"component paused broker", "component running broker", "component exited broker", "component running broker",
-		"component stopping module-controller", "component exited module-controller", "base web-1 down", "base web-1 removed"}
+		"component stopping module-controller", "component exited module-controller", "base web-1 down",
+		"base web-1 removed"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
