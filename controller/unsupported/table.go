@@ -86,7 +86,8 @@ var table = map[reflect.Type]map[string]rule{
 		"resourceClaims":               {reason: noDevices},
 		"resources":                    {checkFields: true},
 		"hostnameOverride":             {reason: ofHost},
-		"workloadRef":                  {},
+		"schedulingGroup":              {},
+		"evictionResponders":           {},
 	},
 	reflect.TypeFor[corev1.Container](): {
 		"name":               {},
