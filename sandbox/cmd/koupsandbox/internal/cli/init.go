@@ -98,7 +98,10 @@ func (s *commands) printInit(dir string, o examples.Options, files map[string][]
 		case ".gitignore", ".gitlab-ci.yml":
 			printf(s.Out, "; add:\n%s", files[path])
 		case "Makefile":
-			command = "cd " + shellescape.Quote(dir) + " && koupsandbox scenario run --up --report-dir reports scenarios"
+			command = "koupsandbox scenario run --up --report-dir reports scenarios"
+			if dir != "." {
+				command = "cd " + shellescape.Quote(dir) + " && " + command
+			}
 			if o.Env != "" {
 				command += " --config sandbox.yaml"
 			}
