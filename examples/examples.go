@@ -48,7 +48,8 @@ var ciFiles = map[CI]string{GitHub: ".github/workflows/scenarios.yml", GitLab: "
 
 // web lists the texts in the example files that differ for Options.Web, each followed by its replacement.
 var web = []string{
-	"    metadata:\n      labels:", "    metadata:\n      annotations: # one base at a time replaces the old version\n" +
+	"    metadata:\n      labels:", "    metadata:\n" +
+		"      annotations: # one base at a time replaces the old version\n" +
 		"        module.koupleless.io/install-strategy: uninstallThenInstall\n      labels:",
 	"  bases: # if versions of the module share a web context path, use: koupsandbox init --web\n", "  bases:\n",
 	"installTime: 200ms}", "installTime: 200ms, web: true}",

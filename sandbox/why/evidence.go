@@ -47,8 +47,8 @@ func (v *explainer) ofWorkload() (all []Evidence) {
 		args{"desired": w.desired, "total": w.total, "updated": w.updated, "ready": w.ready})})
 	if v.Deployment != nil {
 		for _, c := range v.Deployment.Status.Conditions {
-			all = append(all, Evidence{"workload", v.conditionText(string(c.Type), string(c.Status), c.Reason, c.Message),
-				c.LastTransitionTime.Time})
+			text := v.conditionText(string(c.Type), string(c.Status), c.Reason, c.Message)
+			all = append(all, Evidence{"workload", text, c.LastTransitionTime.Time})
 		}
 	}
 	return all

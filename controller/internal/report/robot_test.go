@@ -129,7 +129,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 
 // TestLogContainsNoSecrets checks that the log contains no secrets, for every response of a robot and every error.
 func TestLogContainsNoSecrets(t *testing.T) {
-	const path, token, password, signingSecret = "B0000000000000000000secret", "to ken-secret", "pass+secret", "SECsecret"
+	const path, token = "B0000000000000000000secret", "to ken-secret"
+	const password, signingSecret = "pass+secret", "SECsecret"
 	hook := "http://u:" + url.QueryEscape(password) + "@one/services/" + path + "?access_token=" +
 		url.QueryEscape(token) + "#" + signingSecret
 	answers := map[string]http.HandlerFunc{

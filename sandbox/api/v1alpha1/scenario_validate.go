@@ -59,8 +59,8 @@ func (v *validator) spec(s *ScenarioSpec, path *field.Path) {
 func (v *validator) runBaseSet(b *BaseSet, path *field.Path) {
 	v.baseSet(b, path)
 	if b.ClusterName != "" {
-		v.forbid(path.Child("clusterName"), "bases of a run report its namespace, and apply replaces the cluster name in "+
-			"node selectors and affinities; remove this field")
+		v.forbid(path.Child("clusterName"), "bases of a run report its namespace, and apply replaces the cluster name "+
+			"in node selectors and affinities; remove this field")
 	}
 }
 

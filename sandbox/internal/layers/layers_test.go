@@ -62,7 +62,8 @@ type pkg struct {
 // list returns the packages that go list prints for the given arguments, without test packages.
 func list(t *testing.T, dir string, args ...string) []pkg {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Module"}, args...)...)
+	args = append([]string{"list", "-json=ImportPath,Imports,Module"}, args...)
+	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {
