@@ -10,9 +10,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/e2e/internal/audit"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 	"github.com/koupleless/koupsandbox/sandbox"
@@ -28,6 +31,7 @@ func TestRules(t *testing.T) {
 	ns := namespace(t)
 	createWorkloads(t, ns)
 	causeConflicts(t, ns)
+	changeModule(t, ns)
 	requestLogs(t, ns, readyPod(t, ns, "m"))
 	_, err = up.RemoveBases(t.Context(), sandbox.RemoveRequest{Count: 1})
 	must(t, err)
@@ -50,6 +54,31 @@ func TestRules(t *testing.T) {
 		t.Errorf("requests that no rule allows: %q; rejected requests: %q", beyond, log.Refused)
 	}
 	t.Logf("%d requests of %d kinds, %d bytes", log.Events, len(log.Requests), log.Bytes)
+}
+
+// changeModule removes a label from a Module object, which the controller must restore.
+func changeModule(t *testing.T, ns string) {
+	t.Helper()
+	dynamicClient, err := dynamic.NewForConfig(config)
+	must(t, err)
+	modules := dynamicClient.Resource(
+		schema.GroupVersionResource{Group: "koupleless.io", Version: "v1alpha1", Resource: "modules"}).Namespace(ns)
+	name := readyPod(t, ns, "peer").Name + ".peer"
+	requireLabel := func() {
+		t.Helper()
+		eventually(t, "the Module "+name+" has the label of its name", func(ctx context.Context) error {
+			m, err := modules.Get(ctx, name, metav1.GetOptions{})
+			if err == nil && m.GetLabels()[labels.ModuleName] != "peer" {
+				err = fmt.Errorf("labels %v", m.GetLabels())
+			}
+			return err
+		})
+	}
+	requireLabel()
+	_, err = modules.Patch(t.Context(), name, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"`+labels.ModuleName+`":null}}}`), metav1.PatchOptions{})
+	must(t, err)
+	requireLabel()
 }
 
 // requestLogs requests the log of a module Pod while a Pod for its base exists. The node of this Pod does not exist,

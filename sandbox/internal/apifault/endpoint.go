@@ -102,6 +102,8 @@ func (e *endpoint) setUpstream(to *url.URL, transport http.RoundTripper) {
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
 			r.Out.Header.Del("Authorization") // the token of this port; the transport adds the credentials
+			// API servers since Kubernetes 1.37 compress watch responses, and a stream cannot find events in them.
+			r.Out.Header.Set("Accept-Encoding", "identity")
 		},
 		// As without the proxy, the controller gets a closed connection.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },

@@ -24,7 +24,7 @@ type listResponse struct {
 // listKey returns the key of a list request. List requests with the same resource, parameters and encoding have the
 // same key.
 func listKey(r *http.Request) string {
-	return r.URL.RequestURI() + "\n" + r.Header.Get("Accept") + "\n" + r.Header.Get("Accept-Encoding")
+	return r.URL.RequestURI() + "\n" + r.Header.Get("Accept")
 }
 
 // allowsStale reports whether r is a list request that accepts data of any age (resourceVersion=0). q contains the

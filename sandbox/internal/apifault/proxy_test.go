@@ -1,7 +1,9 @@
 package apifault_test
 
 import (
+	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -36,7 +38,8 @@ import (
 const waitTimeout = check.WaitTimeout
 
 // fakeAPI is a fake API server that supports HTTP/2. It requires a token, records requests, and sends the watch
-// events that the test publishes.
+// events that the test publishes. Like an API server of Kubernetes 1.37, it compresses watch responses for clients that
+// accept gzip.
 type fakeAPI struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -93,14 +96,23 @@ func (f *fakeAPI) watch(w http.ResponseWriter, r *http.Request) {
 	f.requests = append(f.requests, "WATCH "+r.URL.Path)
 	f.watches[r.URL.Path] = append(f.watches[r.URL.Path], names)
 	f.mu.Unlock()
+	flush := http.NewResponseController(w).Flush
+	body := io.Writer(w)
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		compressor := gzip.NewWriter(w)
+		body, flush = compressor, func() error {
+			return errors.Join(compressor.Flush(), http.NewResponseController(w).Flush())
+		}
+	}
 	_ = http.NewResponseController(w).Flush()
 	for {
 		select {
 		case name := <-names:
 			kind := map[bool]string{true: "Node", false: "Pod"}[strings.Contains(r.URL.Path, "nodes")]
-			fmt.Fprintf(w, `{"type":"ADDED","object":{"kind":%q,"apiVersion":"v1","metadata":{"name":%q}}}`+"\n", kind,
+			fmt.Fprintf(body, `{"type":"ADDED","object":{"kind":%q,"apiVersion":"v1","metadata":{"name":%q}}}`+"\n", kind,
 				name)
-			_ = http.NewResponseController(w).Flush()
+			_ = flush()
 		case <-r.Context().Done():
 			f.ended <- struct{}{}
 			return

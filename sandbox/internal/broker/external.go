@@ -92,7 +92,7 @@ func (e *External) ClientURL() string {
 	return "tcp://" + e.Addr
 }
 
-// Dial connects to the broker. It uses TLS if the URL requires TLS. The error message says how to fix the connection.
+// Dial connects to the broker. It uses TLS if the URL requires TLS. Its errors name the fix.
 func (e *External) Dial(ctx context.Context) (net.Conn, error) {
 	var d interface {
 		DialContext(ctx context.Context, network, addr string) (net.Conn, error)
