@@ -64,25 +64,17 @@ func (i *Instance) addApplied(o v1alpha1.Object) {
 
 // addContainers adds the containers at any depth of a value to i.applied.
 func (i *Instance) addContainers(value any) {
-	switch value := value.(type) {
-	case map[string]any:
-		for key, member := range value {
-			i.addContainers(member)
-			list, _ := member.([]any)
-			if key != "containers" && key != "initContainers" {
-				continue
-			}
+	kube.EachMapping(value, func(spec map[string]any) bool {
+		for _, key := range []string{"containers", "initContainers"} {
+			list, _ := spec[key].([]any)
 			for _, item := range list {
 				c, _ := item.(map[string]any)
 				name, _ := c["name"].(string)
 				i.applied[container] = append(i.applied[container], name)
 			}
 		}
-	case []any:
-		for _, item := range value {
-			i.addContainers(item)
-		}
-	}
+		return true
+	})
 }
 
 // names returns a problem for each step that refers to a workload, a Service or a module that no step applies, although

@@ -19,44 +19,48 @@ func Bind(o *unstructured.Unstructured, group string) *unstructured.Unstructured
 
 // bind adds the node selector to all module Pods and module Pod templates in a value, at any depth.
 func bind(value any, group string) {
-	switch value := value.(type) {
-	case []any:
-		for _, item := range value {
-			bind(item, group)
-		}
-	case map[string]any:
-		spec, _ := value["spec"].(map[string]any)
-		if _, isPod := spec["containers"]; !isPod || !isModule(value) {
-			for _, field := range value {
-				bind(field, group)
-			}
-			return
+	EachMapping(value, func(pod map[string]any) bool {
+		spec, _ := pod["spec"].(map[string]any)
+		if _, isPod := spec["containers"]; !isPod || !isModule(pod) {
+			return true
 		}
 		if err := unstructured.SetNestedField(spec, group, "nodeSelector", labels.BaseCluster); err != nil {
-			return // nodeSelector is not a mapping: the API server rejects it
+			return false // nodeSelector is not a mapping: the API server rejects it
 		}
 		selectGroup(spec["affinity"], group)
 		selector, _ := spec["nodeSelector"].(map[string]any)
 		if host, ok := selector[labels.BaseHost].(string); ok && !strings.HasPrefix(host, group+"-") {
 			selector[labels.BaseHost] = group + "-" + host
 		}
-	}
+		return false
+	})
 }
 
 // selectGroup makes all requirements for a cluster name in a value, at any depth, select the group.
 func selectGroup(value any, group string) {
+	EachMapping(value, func(requirement map[string]any) bool {
+		if requirement["key"] != labels.BaseCluster {
+			return true
+		}
+		requirement["operator"], requirement["values"] = "In", []any{group}
+		return false
+	})
+}
+
+// EachMapping calls visit for all mappings in a value, at any depth. If visit returns false, EachMapping skips the
+// values of the mapping.
+func EachMapping(value any, visit func(map[string]any) bool) {
 	switch value := value.(type) {
 	case []any:
 		for _, item := range value {
-			selectGroup(item, group)
+			EachMapping(item, visit)
 		}
 	case map[string]any:
-		if value["key"] == labels.BaseCluster {
-			value["operator"], value["values"] = "In", []any{group}
+		if !visit(value) {
 			return
 		}
 		for _, field := range value {
-			selectGroup(field, group)
+			EachMapping(field, visit)
 		}
 	}
 }

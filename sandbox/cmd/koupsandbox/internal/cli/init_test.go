@@ -86,10 +86,7 @@ func TestInit(t *testing.T) {
 				t.Errorf("lint (-want +got):\n%s", diff)
 			}
 			plan := "broken-release\ncontroller-restart\nrelease\n\n3 runs of 3 scenarios; all are valid.\n"
-			if diff := cmp.Diff(result{0, plan, ""},
-				run(t, home, "scenario", "run", "--dry-run", "HOME/order/scenarios")); diff != "" {
-				t.Errorf("dry-run (-want +got):\n%s", diff)
-			}
+			requirePlan(t, home, plan)
 		})
 	}
 }
@@ -174,8 +171,14 @@ func TestInitForWebModules(t *testing.T) {
 		t.Errorf("lint: %+v", got)
 	}
 	plan := "controller-restart\nrelease\n\n2 runs of 2 scenarios; all are valid.\n"
-	if diff := cmp.Diff(result{0, plan, ""},
-		run(t, home, "scenario", "run", "--dry-run", "HOME/order/scenarios")); diff != "" {
+	requirePlan(t, home, plan)
+}
+
+// requirePlan checks the output of a dry run of the scenarios in the repository order.
+func requirePlan(t *testing.T, home, plan string) {
+	t.Helper()
+	got := run(t, home, "scenario", "run", "--dry-run", "HOME/order/scenarios")
+	if diff := cmp.Diff(result{0, plan, ""}, got); diff != "" {
 		t.Errorf("dry-run (-want +got):\n%s", diff)
 	}
 }
