@@ -60,13 +60,13 @@ func (p *Proxy) Start(ctx context.Context) error {
 	<-ctx.Done()
 	p.mu.Lock()
 	p.stopped = true
-	doors := p.endpoints
+	endpoints := p.endpoints
 	p.endpoints = map[int]*endpoint{}
 	p.mu.Unlock()
 	p.o.Faults.Clear(func(i fault.Injection) bool { return i.Target == v1alpha1.TargetAPI })
 	var errs []error
-	for _, d := range doors {
-		errs = append(errs, d.close())
+	for _, e := range endpoints {
+		errs = append(errs, e.close())
 	}
 	return errors.Join(errs...)
 }
@@ -92,20 +92,20 @@ func (p *Proxy) AddController(name string, n int) (kubeconfig string, err error)
 	if err != nil {
 		return "", fmt.Errorf("creating the transport for the API server: %w", err)
 	}
-	d, known := p.endpoints[n]
+	e, known := p.endpoints[n]
 	if !known {
-		d, err = newEndpoint(p.o.Dir, name, func() { p.rules.recordBlocked(n) })
+		e, err = newEndpoint(p.o.Dir, name, func() { p.rules.recordBlocked(n) })
 		if err != nil {
 			return "", err
 		}
 	}
-	p.rules.setUpstream(n, next, d.valve)
-	d.setUpstream(to, &transport{replica: n, rules: p.rules, next: next, prefix: strings.TrimSuffix(to.Path, "/")})
+	p.rules.setUpstream(n, next, e.valve)
+	e.setUpstream(to, &transport{replica: n, rules: p.rules, next: next, prefix: strings.TrimSuffix(to.Path, "/")})
 	if !known {
-		p.endpoints[n] = d
-		d.serve()
+		p.endpoints[n] = e
+		e.serve()
 	}
-	return d.kubeconfig, nil
+	return e.kubeconfig, nil
 }
 
 // Inject sets a fault and returns its ID. The fault must be valid and have its defaults set. For an oldList fault,

@@ -77,6 +77,11 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	if err != nil {
 		return err
 	}
+	const translation = "README-zh_CN.md"
+	if i := slices.Index(missing, translation); i >= 0 && slices.Contains(kept, "README.md") {
+		missing = slices.Delete(missing, i, i+1)
+		delete(files, translation)
+	}
 	if err := writeAll(dir, missing, files); err != nil {
 		return err
 	}
@@ -141,7 +146,7 @@ func moduleName(nameFlagValue, dir string) (string, error) {
 var common = []string{".gitignore", ".gitlab-ci.yml", "Makefile", "README-zh_CN.md", "README.md"}
 
 // compare returns the paths of files that do not exist in dir, and of existing common files without the content in
-// files. It returns an error if another existing file does not have this content.
+// files. It returns an error if another existing file does not have the content in files.
 func compare(dir string, paths []string, files map[string][]byte) (missing, kept []string, err error) {
 	var conflicts []string
 	for _, path := range paths {

@@ -200,7 +200,7 @@ func TestInitInARepository(t *testing.T) {
 	write(before)
 	for range 2 {
 		got := run(t, home, "init", "--ci", "gitlab", "HOME/order")
-		if got.Code != 0 || strings.Contains(got.Out, ".gitignore already") ||
+		if got.Code != 0 || strings.Contains(got.Out, ".gitignore already") || strings.Contains(got.Out, "zh_CN") ||
 			!strings.Contains(got.Out, "\nHOME/order/README.md already exists and was not changed.\n") ||
 			!strings.Contains(got.Out, "/.gitlab-ci.yml already exists and was not changed; add:\ninclude:\n") ||
 			!strings.Contains(got.Out, "\nRun its scenarios with: make -C HOME/order test\n") {
@@ -208,6 +208,9 @@ func TestInitInARepository(t *testing.T) {
 		}
 	}
 	after := tree(t, dir)
+	if translation := after["README-zh_CN.md"]; translation != "" {
+		t.Errorf("a translation of another README.md was written:\n%s", translation)
+	}
 	for name, text := range before {
 		if after[name] != text {
 			t.Errorf("%s was changed to:\n%s", name, after[name])
@@ -224,15 +227,14 @@ func TestInitInARepository(t *testing.T) {
 		t.Errorf("init: %+v", got)
 	}
 	write(map[string]string{"manifests/service.yaml": "mine", "scenarios/release.yaml": "mine"})
-	check.Must(t, os.Remove(filepath.Join(dir, "README-zh_CN.md")))
 	before = tree(t, filepath.Join(dir, "scenarios"))
 	run(t, home, "init", "HOME/order").expect(t, 2, seeHelp("init"),
 		"HOME/order manifests/service.yaml, scenarios/release.yaml")
 	if diff := cmp.Diff(before, tree(t, filepath.Join(dir, "scenarios"))); diff != "" {
 		t.Errorf("files (-before +after):\n%s", diff)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "README-zh_CN.md")); err == nil {
-		t.Error("README-zh_CN.md was written")
+	if _, err := os.Stat(filepath.Join(dir, ".github")); err == nil {
+		t.Error("the workflow was written")
 	}
 }
 
