@@ -159,7 +159,7 @@ func TestCrashes(t *testing.T) {
 	deploy(t, b)
 	waitDeployed(t, b)
 	for _, component := range []string{"module-controller", "etcd"} {
-		kill(t, b, component, component+" is exited: exited: signal: killed")
+		kill(t, b, component, component+" is exited: signal: killed")
 		r, err := b.Run(t.Context(), "up")
 		must(t, err)
 		if r.Status != 0 || !strings.Contains(r.Out, "started "+component+" again") {

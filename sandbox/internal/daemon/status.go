@@ -45,7 +45,11 @@ func (d *Daemon) Status(ctx context.Context, bases bool) *control.Status {
 	}
 	for _, c := range status.Components {
 		if !c.Ready {
-			status.Problems = append(status.Problems, fmt.Sprintf("%s is %s: %s", c.Name, c.State, c.Reason))
+			problem := fmt.Sprintf("%s is %s", c.Name, c.State)
+			if c.Reason != string(c.State) {
+				problem += ": " + c.Reason
+			}
+			status.Problems = append(status.Problems, problem)
 		}
 	}
 	if assembled {

@@ -64,7 +64,7 @@ func (s *Supervisor) status(ctx context.Context, name string) Component {
 	}
 	if r.ended() { // checked last, because the process may have ended during the readiness check
 		st.State, st.Exit, st.RSS, st.CPU = Exited, r.exit, 0, 0
-		st.Ready, st.Reason = false, "exited: "+r.exit
+		st.Ready, st.Reason = false, r.exit
 	}
 	return st
 }

@@ -136,7 +136,7 @@ func TestComponentStates(t *testing.T) {
 	eventually(t, func() error { return differs(Running, b.status(t, "store").State) })
 
 	check.Must(t, b.Kill("store"))
-	want := Component{Name: "store", State: Exited, Exit: "signal: killed", Reason: "exited: signal: killed"}
+	want := Component{Name: "store", State: Exited, Exit: "signal: killed", Reason: "signal: killed"}
 	if diff := cmp.Diff(want, b.status(t, "store"), volatile); diff != "" {
 		t.Errorf("killed (-want +got):\n%s", diff)
 	}
