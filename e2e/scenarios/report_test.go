@@ -31,7 +31,7 @@ func TestFailure(t *testing.T) {
 			t.Errorf("failure %q, want %q", of.Failure, why)
 		}
 		for what, pattern := range map[string]string{
-			"the result": `(?m)^✗ no-start +\d+\.\ds$`,
+			"the result": `(?m)^✗ no-start +\d+\.\ds(  machine delay \d+\.\ds)?$`,
 			"the line": `testdata/no-start\.yaml:14  seed \d+  namespace ` + regexp.QuoteMeta(of.Namespace) +
 				`\n`,
 			"the reason":        regexp.QuoteMeta(why),
