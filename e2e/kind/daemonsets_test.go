@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
 )
 
@@ -94,7 +95,8 @@ func pauseImage(t *testing.T) string {
 
 // baseNodes returns the set of the names of all Nodes that represent bases.
 func baseNodes(ctx context.Context) (map[string]bool, error) {
-	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: module.LabelComponent + "=vnode"})
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{
+		LabelSelector: module.LabelComponent + "=vnode," + labels.BaseCluster + "=" + shared.Name})
 	if err != nil {
 		return nil, err
 	}
