@@ -105,11 +105,12 @@ func TestBasePodLog(t *testing.T) {
 		Spec: corev1.PodSpec{
 			AutomountServiceAccountToken: ptr.To(false),
 			Volumes: []corev1.Volume{{Name: "broker", VolumeSource: corev1.VolumeSource{
-				ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}}},
+				ConfigMap: &corev1.ConfigMapVolumeSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: name}}}}},
 			Containers: []corev1.Container{{
 				Name: "java", Image: ofSandbox.Spec.Containers[0].Image,
-				Args: []string{"--mqtt", "ssl://" + broker.Addr, "--mqtt-ca", "/broker/ca.crt", "--mqtt-username", "base",
-					"--name", name, "--host-name", name},
+				Args: []string{"--mqtt", "ssl://" + broker.Addr, "--mqtt-ca", "/broker/ca.crt",
+					"--mqtt-username", "base", "--name", name, "--host-name", name},
 				VolumeMounts: []corev1.VolumeMount{{Name: "broker", MountPath: "/broker"}},
 				Env: []corev1.EnvVar{
 					{Name: "FAKEBASE_MQTT_PASSWORD", Value: broker.Passwords.Base},
