@@ -115,7 +115,12 @@ func (c *activeCheck) module(w *history, e appliedEvent) {
 	s := c.modules[t.base][t.module]
 	if m.State == events.ModuleActivated {
 		if s == nil {
-			s = (&moduleHistory{active: map[string]time.Time{}})
+			s = &moduleHistory{active: map[string]time.Time{}}
+			for p := range w.PodsOn(t.base) {
+				if p.Deleting && p.Version(t.module) != "" { // deleted before the module was active
+					s.lastDeleted = p
+				}
+			}
 			if c.modules[t.base] == nil {
 				c.modules[t.base] = map[string]*moduleHistory{}
 			}

@@ -71,6 +71,14 @@ var activeCases = map[string]checkCase{
 			vpod(3050, "p1", "1@a", "owner=DaemonSet/d", "gone"), vpod(3060, "p2", "2@a", "owner=DaemonSet/d")),
 		want: violated(noActive(3000, 40)),
 	},
+	"active: a DaemonSet deletes right after the installation": {
+		o: Options{Delay: 300 * time.Millisecond},
+		events: script(vpod(0, "q", "1@b", "ready"), vpod(10, "p1", "1@a", "owner=DaemonSet/d"), installed(20, "1@a"),
+			vpod(200, "p1", "1@a", "owner=DaemonSet/d", "deleting"), removed(3000, "1@a"),
+			vpod(3010, "p1", "1@a", "owner=DaemonSet/d", "gone"),
+			vpod(3320, "p2", "2@a", "owner=DaemonSet/d"), installed(3330, "2@a")),
+		want: violated(noActive(3000, 340)),
+	},
 	"active: a DaemonSet deletes while the base is unavailable": {
 		events: script(vpod(10, "p1", "1@a", "owner=DaemonSet/d"), installed(20, "1@a"),
 			host(1000, "a", "disconnected"),
