@@ -290,7 +290,7 @@ func checkBroker(ctx context.Context, b *box.Box, want string) error {
 }
 
 // TestKilledRun checks that after a run is killed, the components of an already running sandbox are restored, and a
-// sandbox that the run created is removed.
+// sandbox that the run created is removed, while another run can already begin.
 func TestKilledRun(t *testing.T) {
 	t.Run("killed in a running sandbox", func(t *testing.T) {
 		cmd := runEndless(t, shared)
@@ -310,6 +310,8 @@ func TestKilledRun(t *testing.T) {
 				must(t, cmd.Process.Signal(signal))
 			}
 			_ = cmd.Wait() // the error of a killed or interrupted command
+			// must not use the sandbox that is shutting down
+			must(t, b.Must(t.Context(), "scenario", "run", "--up", "../scenarios/daemonset-single-base.yaml"))
 			eventually(t, "the sandbox is removed", func(ctx context.Context) error { return checkRemoved(ctx, b) })
 		})
 	}

@@ -132,9 +132,9 @@ func (s *Sandbox) Wait(ctx context.Context) error {
 
 // Up creates a sandbox, or reconciles a running sandbox with the configuration, and blocks until everything is ready.
 // If Up fails or ctx is done, it stops everything that it has started, except a cluster from an earlier run, which it
-// keeps. After a failure, it keeps the logs, and the error contains their path. During another Up of the same
-// sandbox, the error wraps state.ErrBusy. If koupsandbox has not created the state directory, the error wraps
-// state.ErrNotOwned, and Up changes nothing.
+// keeps. After a failure, it keeps the logs, and the error contains their path. If the sandbox is shutting down, Up
+// first waits until it has stopped. During another Up of the same sandbox, the error wraps state.ErrBusy. If
+// koupsandbox has not created the state directory, the error wraps state.ErrNotOwned, and Up changes nothing.
 func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	home := state.Home(o.Home)
 	name := o.Config.Metadata.Name
@@ -143,6 +143,9 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	}
 	dir := home.Dir(name)
 	if _, err := dir.Owned(); err != nil {
+		return nil, err
+	}
+	if err := awaitDown(ctx, dir, o.Home); err != nil {
 		return nil, err
 	}
 	unlock, err := home.Lock(ctx, name, false)
@@ -282,8 +285,22 @@ func reach(ctx context.Context, dir state.Dir) (*Client, *Status, error) {
 	return client, status, nil
 }
 
-// Open returns a running sandbox. If the sandbox is not running, the error wraps ErrNotUp. Open also fails if an
-// incompatible version of koupsandbox has started the sandbox.
+// awaitDown blocks until the sandbox has stopped if it is shutting down.
+func awaitDown(ctx context.Context, dir state.Dir, home string) error {
+	client, status, err := reach(ctx, dir)
+	if client == nil {
+		return err
+	}
+	client.Close()
+	if status.Phase != control.Stopping {
+		return nil
+	}
+	_, err = Down(ctx, DownOptions{Home: home, Name: dir.Name()})
+	return err
+}
+
+// Open returns a running sandbox. If the sandbox is not running or is shutting down, the error wraps ErrNotUp. Open
+// also fails if an incompatible version of koupsandbox has started the sandbox.
 func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 	dir := state.Home(home).Dir(name)
 	if err := dir.CheckOwner(); err != nil {
@@ -294,7 +311,12 @@ func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 	case err != nil:
 		return nil, err
 	case client != nil:
-		if err := checkVersion(name, status); err != nil {
+		err := checkVersion(name, status)
+		if err == nil && status.Phase == control.Stopping {
+			err = fmt.Errorf("sandbox %q is %w: it is shutting down; start it again with: koupsandbox up --name %s", name,
+				ErrNotUp, name)
+		}
+		if err != nil {
 			client.Close()
 			return nil, err
 		}

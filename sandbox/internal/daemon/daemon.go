@@ -301,7 +301,6 @@ func StopTimeout(bases int) time.Duration { return downTime + time.Duration(base
 // stop runs the undo functions. The caller must have cancelled d.ending, which aborts changes in progress.
 func (d *Daemon) stop(ctx context.Context) {
 	_ = d.changeLock.Acquire(context.WithoutCancel(ctx), exclusiveWeight) // never released
-	d.setPhase(control.Stopping)
 	bases := 0
 	if s, ok := d.assembled(); ok {
 		bases = len(s.fleet.StartedIdentities())
@@ -339,14 +338,18 @@ func (d *Daemon) assembled() (s *assembly, ok bool) {
 	return d.assembly, d.assembly != nil
 }
 
-// requireUp returns the parts of the sandbox. It returns a conflict error unless the first up has succeeded.
+// requireUp returns the parts of the sandbox. It returns a conflict error unless the first up has succeeded, and after
+// the shutdown has begun.
 func (d *Daemon) requireUp() (*assembly, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.phase != control.Running {
+	switch d.phaseNow() {
+	case control.Running:
+		s, _ := d.assembled()
+		return s, nil
+	case control.Stopping:
+		return nil, conflict("the sandbox is shutting down")
+	default:
 		return nil, conflict("the sandbox is not up yet")
 	}
-	return d.assembly, nil
 }
 
 // configNow returns the effective configuration, which must not be modified.
@@ -359,6 +362,9 @@ func (d *Daemon) configNow() *v1alpha1.Sandbox {
 func (d *Daemon) stopCause() error { return context.Cause(d.ending) }
 
 func (d *Daemon) phaseNow() control.Phase {
+	if d.ending.Err() != nil {
+		return control.Stopping
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.phase
