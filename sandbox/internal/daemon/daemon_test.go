@@ -404,7 +404,7 @@ func TestUpResumesComponentsAndRestartsBases(t *testing.T) {
 }
 
 // TestUpFails checks that the error of a failed up contains the reason and the last log lines of the failed
-// component.
+// component. If a component has not started within the wait, the test repeats the up with twice the wait.
 func TestUpFails(t *testing.T) {
 	for _, tc := range []struct {
 		name, role string
@@ -416,33 +416,46 @@ func TestUpFails(t *testing.T) {
 			want: []string{"module-controller", "exit status 3", "no broker at 127.0.0.1"}},
 		{name: "controller is never ready", role: "never ready", wait: time.Second,
 			want: []string{"module-controller", "no tunnel"}},
-		{name: "no Nodes", role: "good", wait: time.Second, want: []string{"Ready Node: 2 of 2", "1s"}},
+		{name: "no Nodes", role: "good", wait: time.Second, want: []string{"Ready Node: 2 of 2", "WAIT"}},
 		{name: "last step fails", role: "good", wait: waitTimeout,
 			rest: func(context.Context) error { return errors.New("no scheduler") },
 			want: []string{"no scheduler"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := newFixture(t)
-			if tc.rest != nil {
-				b.cluster.rest = tc.rest
-			}
-			r := request(tc.role, 2)
-			r.Config.Spec.Wait.Duration = tc.wait
-			_, err := b.Up(t.Context(), r, func(progress.Event) {})
-			if err == nil {
-				t.Fatal("up succeeded")
-			}
-			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q does not contain %q", err, want)
+			for wait := tc.wait; ; wait *= 2 {
+				got := failedUp(t, tc.role, wait, tc.rest)
+				missing := func(want string) bool {
+					return !strings.Contains(got, strings.ReplaceAll(want, "WAIT", wait.String()))
 				}
-			}
-			b.checkNoProcess() // before the response
-			if err := <-b.ended; err != nil {
-				t.Errorf("Start returned %v", err)
+				if !slices.ContainsFunc(tc.want, missing) {
+					return
+				}
+				if wait >= waitTimeout {
+					t.Fatalf("error %q does not contain %q", got, tc.want)
+				}
 			}
 		})
 	}
+}
+
+// failedUp runs an up that must fail, and returns its error. It checks that no process is left.
+func failedUp(t *testing.T, role string, wait time.Duration, rest func(context.Context) error) string {
+	t.Helper()
+	b := newFixture(t)
+	if rest != nil {
+		b.cluster.rest = rest
+	}
+	r := request(role, 2)
+	r.Config.Spec.Wait.Duration = wait
+	_, err := b.Up(t.Context(), r, func(progress.Event) {})
+	if err == nil {
+		t.Fatal("up succeeded")
+	}
+	b.checkNoProcess() // before the response
+	if err := <-b.ended; err != nil {
+		t.Errorf("Start returned %v", err)
+	}
+	return err.Error()
 }
 
 func TestDisconnectedUpStopsSandbox(t *testing.T) {
