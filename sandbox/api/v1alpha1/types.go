@@ -256,8 +256,8 @@ type Controller struct {
 
 // ControllerReady is the condition under which a custom controller is ready. Exactly one field is set.
 type ControllerReady struct {
-	// HTTP is a URL that responds with status 200 when the controller is ready. A path, such as /readyz, refers to
-	// {{.HealthAddr}}.
+	// HTTP is a URL that responds with status 200 when the controller is ready. A path, such as /readyz, is
+	// appended to http://{{.HealthAddr}}.
 	HTTP string `json:"http,omitempty" jsonschema:"oneof_required=http"`
 	// Log is a regular expression (RE2) for the output line that the controller prints when it is ready.
 	Log string `json:"log,omitempty" jsonschema:"oneof_required=log"`
