@@ -98,3 +98,12 @@ func TestSelection(t *testing.T) {
 		t.Errorf("executed steps (-want +got):\n%s", diff)
 	}
 }
+
+// TestOtherEnvironment checks that --up fails if the running sandbox has another environment than the requested one.
+func TestOtherEnvironment(t *testing.T) {
+	t.Parallel()
+	result, report := run(t, 2, nil, "--up", "--env", "elsewhere", testdata("three-steps"))
+	if want := "already running with the environment"; !strings.Contains(result.Err, want) || report != nil {
+		t.Errorf("error %q, want %q; report %v", result.Err, want, report)
+	}
+}

@@ -230,9 +230,9 @@ func setSpeed(c *cli.Context, config *v1alpha1.Sandbox, scenarios []*source.Scen
 	return nil
 }
 
-// checkRunning checks whether a running sandbox fits the requested settings. It returns an error if the provider
-// differs from the requested provider, because results can differ between providers. It prints a note if other
-// settings are ignored.
+// checkRunning checks whether a running sandbox fits the requested settings. It returns an error if the provider or the
+// environment differs from the requested one: results can differ between providers, and Pods tolerate only bases of
+// their environment. It prints a note if other settings are ignored.
 func (s *commands) checkRunning(c *cli.Context, up *sandbox.Sandbox, config *v1alpha1.Sandbox) error {
 	status, err := up.Status(c.Context, false)
 	if err != nil {
@@ -243,6 +243,11 @@ func (s *commands) checkRunning(c *cli.Context, up *sandbox.Sandbox, config *v1a
 			"sandbox %q is already running with the provider %s, not %s; stop it with koupsandbox down, or set "+
 				"another --name",
 			up.Name, status.Provider, want)}
+	}
+	if want := config.Spec.Env; want != status.Env && (c.IsSet("env") || c.IsSet("config")) {
+		return usageError{fmt.Errorf(
+			"sandbox %q is already running with the environment %s, not %s; stop it with koupsandbox down, or set "+
+				"another --name", up.Name, status.Env, want)}
 	}
 	if slices.ContainsFunc(flagsOfSettings(settings()), func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) }) {
 		printf(s.Err, "Sandbox %q is already running; its settings were not changed.\n", up.Name)
