@@ -313,8 +313,8 @@ func Open(ctx context.Context, home, name string) (*Sandbox, error) {
 	case client != nil:
 		err := checkVersion(name, status)
 		if err == nil && status.Phase == control.Stopping {
-			err = fmt.Errorf("sandbox %q is %w: it is shutting down; start it again with: koupsandbox up --name %s", name,
-				ErrNotUp, name)
+			err = fmt.Errorf("sandbox %q is %w: it is shutting down; start it again with: koupsandbox up --name %s",
+				name, ErrNotUp, name)
 		}
 		if err != nil {
 			client.Close()

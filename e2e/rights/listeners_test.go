@@ -214,14 +214,14 @@ func baseIP(t *testing.T) string {
 	return bases[0].IP
 }
 
-// expectedSockets returns all open listeners of the sandbox's processes. It waits until the daemon and etcd have exactly
-// one listener each whose address the sandbox does not report. A port that the daemon opens while the test reads the
-// addresses would be an additional one.
+// expectedSockets returns all open listeners of the sandbox's processes. It waits until the daemon and etcd have
+// exactly one listener each whose address the sandbox does not report. A port that the daemon opens while the test
+// reads the addresses would be an additional one.
 func expectedSockets(t *testing.T) (list []socket) {
 	t.Helper()
 	eventually(t, "the daemon and etcd each have one listener that the sandbox does not report",
 		func(context.Context) error {
-			list = sandboxSockets(t)
+			list = sandboxSockets(t) //nolint:contextcheck // it uses the context of t
 			unreported := map[string][]string{}
 			for _, s := range list {
 				if s.Name == arklet || s.Name == peers {
