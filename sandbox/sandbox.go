@@ -21,6 +21,8 @@ const (
 	// endTime is how long to wait for a daemon with nothing to clean up to exit before the daemon and its processes
 	// are killed.
 	endTime = 15 * time.Second
+	// stopPoll is the polling interval while a sandbox is shutting down.
+	stopPoll = 100 * time.Millisecond
 	// spareTime is added to daemon.StopTimeout when Down waits for the daemon.
 	spareTime = 5 * time.Second
 )
@@ -145,20 +147,12 @@ func Up(ctx context.Context, o Options) (*Sandbox, error) {
 	if _, err := dir.Owned(); err != nil {
 		return nil, err
 	}
-	if err := awaitDown(ctx, dir, o.Home); err != nil {
-		return nil, err
-	}
-	unlock, err := home.Lock(ctx, name, false)
+	unlock, client, status, err := lockAndReach(ctx, home, dir)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	s := &Sandbox{Name: name, Kubeconfig: dir.Kubeconfig()}
-	var status *Status
-	s.Client, status, err = reach(ctx, dir)
-	if err != nil {
-		return nil, err // a daemon may be running, so nothing is stopped
-	}
+	s := &Sandbox{Client: client, Name: name, Kubeconfig: dir.Kubeconfig()}
 	if s.Client != nil {
 		if err := checkVersion(name, status); err != nil {
 			s.Close()
@@ -285,18 +279,30 @@ func reach(ctx context.Context, dir state.Dir) (*Client, *Status, error) {
 	return client, status, nil
 }
 
-// awaitDown blocks until the sandbox has stopped if it is shutting down.
-func awaitDown(ctx context.Context, dir state.Dir, home string) error {
-	client, status, err := reach(ctx, dir)
-	if client == nil {
-		return err
+// lockAndReach locks the sandbox and then calls reach. If the sandbox is shutting down, lockAndReach waits until the
+// sandbox has stopped. It waits without the lock, because the command that stops the sandbox needs the lock.
+func lockAndReach(ctx context.Context, home state.Home, dir state.Dir) (unlock func(), c *Client, s *Status,
+	err error) {
+	for wait := false; ; wait = true {
+		unlock, err = home.Lock(ctx, dir.Name(), wait)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		c, s, err = reach(ctx, dir)
+		if err == nil && (c == nil || s.Phase != control.Stopping) {
+			return unlock, c, s, nil
+		}
+		unlock()
+		if err != nil {
+			return nil, nil, nil, err // a daemon may be running, so nothing is stopped
+		}
+		c.Close()
+		select {
+		case <-time.After(stopPoll):
+		case <-ctx.Done():
+			return nil, nil, nil, context.Cause(ctx)
+		}
 	}
-	client.Close()
-	if status.Phase != control.Stopping {
-		return nil
-	}
-	_, err = Down(ctx, DownOptions{Home: home, Name: dir.Name()})
-	return err
 }
 
 // Open returns a running sandbox. If the sandbox is not running or is shutting down, the error wraps ErrNotUp. Open

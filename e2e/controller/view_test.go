@@ -13,7 +13,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/koupleless/koupsandbox/e2e/internal/module"
@@ -36,8 +35,7 @@ func TestModuleView(t *testing.T) {
 	readyPod(t, ns, "pair")
 	dynamicClient, err := dynamic.NewForConfig(config)
 	must(t, err)
-	modules := dynamicClient.Resource(
-		schema.GroupVersionResource{Group: "koupleless.io", Version: "v1alpha1", Resource: "modules"}).Namespace(ns)
+	modules := dynamicClient.Resource(module.Resource).Namespace(ns)
 	want := map[string]string{"pair.left": "Available", "pair.right": "Available", "bad.bad": "Failed"}
 	requireModules := func(want map[string]string) {
 		t.Helper()

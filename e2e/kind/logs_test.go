@@ -3,10 +3,8 @@ package kind
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -82,13 +80,8 @@ func TestLogsAndExec(t *testing.T) {
 // the module Pod.
 func TestBasePodLog(t *testing.T) {
 	const name = "base-with-a-log"
-	text, err := os.ReadFile(filepath.Join(shared.Dir(), "broker.json"))
+	broker, err := shared.Broker()
 	must(t, err)
-	var broker struct {
-		Addr, CAFile string
-		Passwords    struct{ Base string }
-	}
-	must(t, json.Unmarshal(text, &broker))
 	authority, err := os.ReadFile(broker.CAFile)
 	must(t, err)
 	files := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},

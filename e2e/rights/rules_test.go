@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/e2e-framework/pkg/envconf"
@@ -61,8 +60,7 @@ func changeModule(t *testing.T, ns string) {
 	t.Helper()
 	dynamicClient, err := dynamic.NewForConfig(config)
 	must(t, err)
-	modules := dynamicClient.Resource(
-		schema.GroupVersionResource{Group: "koupleless.io", Version: "v1alpha1", Resource: "modules"}).Namespace(ns)
+	modules := dynamicClient.Resource(module.Resource).Namespace(ns)
 	name := readyPod(t, ns, "peer").Name + ".peer"
 	requireLabel := func() {
 		t.Helper()

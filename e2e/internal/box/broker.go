@@ -10,6 +10,7 @@ import (
 // Broker is the content of the file broker.json of a sandbox.
 type Broker struct {
 	Addr         string `json:"addr"`
+	CAFile       string `json:"caFile"`
 	ClientPrefix string `json:"clientPrefix"`
 	Env          string `json:"env"`
 	Passwords    struct {

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 )
 
@@ -26,6 +27,9 @@ const (
 	// EnvVersion is the container environment variable that contains the version of the module.
 	EnvVersion = "BIZ_VERSION"
 )
+
+// Resource is the resource of Module objects.
+var Resource = schema.GroupVersionResource{Group: "koupleless.io", Version: "v1alpha1", Resource: "modules"}
 
 // URL returns the URL of a module's jar. No jar exists at this URL, because simulated bases do not download it.
 func URL(name, version string) string {

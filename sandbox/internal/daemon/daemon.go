@@ -338,7 +338,7 @@ func (d *Daemon) assembled() (s *assembly, ok bool) {
 	return d.assembly, d.assembly != nil
 }
 
-// requireUp returns the parts of the sandbox. It returns a conflict error unless the first up has succeeded, and after
+// requireUp returns the parts of the sandbox. It returns a conflict error before the first up has succeeded, and after
 // the shutdown has begun.
 func (d *Daemon) requireUp() (*assembly, error) {
 	switch d.phaseNow() {

@@ -51,7 +51,7 @@ func TestControlCharactersAreEscaped(t *testing.T) {
 	status := control.Status{Name: "koup", Phase: control.Running, Version: evil, Env: evil, Problems: []string{evil},
 		BaseCount: 1, StartedAt: time.Now(),
 		Components: []control.Component{{Name: "module-controller", State: "running", Reason: evil, Pod: evil},
-			{Name: "etcd", Exit: evil}}, Bases: []control.Base{base}}
+			{Name: "etcd", Exit: evil, Reason: evil}}, Bases: []control.Base{base}}
 	serveDaemon(t, home, map[string]any{"/Status": status, "/Bases": []control.Base{base}})
 	if err := state.WriteFile(dir.Config(), nil); err != nil { // list looks for this file
 		t.Fatal(err)

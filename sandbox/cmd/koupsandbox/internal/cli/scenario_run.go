@@ -238,16 +238,15 @@ func (s *commands) checkRunning(c *cli.Context, up *sandbox.Sandbox, config *v1a
 	if err != nil {
 		return err
 	}
+	other := func(setting string, got, want any) error {
+		return usageError{fmt.Errorf("sandbox %q is already running with the %s %v, not %v; stop it with koupsandbox "+
+			"down, or set another --name", up.Name, setting, got, want)}
+	}
 	if want := config.Spec.Provider; want != v1alpha1.ProviderAuto && want != status.Provider {
-		return usageError{fmt.Errorf(
-			"sandbox %q is already running with the provider %s, not %s; stop it with koupsandbox down, or set "+
-				"another --name",
-			up.Name, status.Provider, want)}
+		return other("provider", status.Provider, want)
 	}
 	if want := config.Spec.Env; want != status.Env && (c.IsSet("env") || c.IsSet("config")) {
-		return usageError{fmt.Errorf(
-			"sandbox %q is already running with the environment %s, not %s; stop it with koupsandbox down, or set "+
-				"another --name", up.Name, status.Env, want)}
+		return other("environment", status.Env, want)
 	}
 	if slices.ContainsFunc(flagsOfSettings(settings()), func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) }) {
 		printf(s.Err, "Sandbox %q is already running; its settings were not changed.\n", up.Name)

@@ -59,12 +59,8 @@ func (s *commands) printStatus(status *sandbox.Status, wide bool) {
 		if p.Exit == "" {
 			uptime = since(now, p.StartedAt)
 		}
-		reason := p.Reason
-		if p.Exit != "" {
-			reason = p.Exit
-		}
 		rows = append(rows, []string{p.Name, string(p.State), strconv.FormatBool(p.Ready), cmp.Or(p.Pod, number(p.PID)),
-			megabytes(p.RSS), uptime, reason})
+			megabytes(p.RSS), uptime, p.Reason})
 	}
 	table(s.Out, rows)
 	if status.BaseCount > 0 {
