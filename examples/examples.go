@@ -10,7 +10,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"maps"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -46,15 +46,22 @@ const (
 // ciFiles maps each CI system to its workflow file. Module omits the workflow files of all other CI systems.
 var ciFiles = map[CI]string{GitHub: ".github/workflows/scenarios.yml", GitLab: ".gitlab-ci.yml"}
 
+// toBases is the step that sends requests to each base. newVersion and oldVersion are the conditions on a base during
+// and after a release.
+const (
+	toBases    = "    - traffic: {start: {name: bases, via: bases, module: stock}}\n"
+	newVersion = "bases[b].modules.map(m, m.version + ' ' + m.state) == ['99.0.0 ACTIVATED']"
+	oldVersion = "bases[b].modules.exists(m, m.version != '99.0.0' && m.state == 'ACTIVATED')"
+)
+
 // web lists the texts in the example files that differ for Options.Web, each followed by its replacement.
 var web = []string{
 	"    metadata:\n      labels:", "    metadata:\n" +
 		"      annotations: # one base at a time replaces the old version\n" +
 		"        module.koupleless.io/install-strategy: uninstallThenInstall\n      labels:",
 	"  bases: # if versions of the module share a web context path, use: koupsandbox init --web\n", "  bases:\n",
-	"installTime: 200ms}", "installTime: 200ms, web: true}",
 	"  steps:\n", "  checks: {activeVersion: ignored} # a base answers 404 while it replaces the version\n  steps:\n",
-	"    - traffic: {start: {name: bases, via: bases, module: stock}}\n", "",
+	toBases, "",
 	"no request is lost.", "the Service loses no request.",
 	"a release, a release during which the module controller restarts, and a release of a version that does not start.",
 	"a release, and a release during which the module controller restarts. They check only requests to the Service.",
@@ -77,8 +84,80 @@ type Options struct {
 	// Env is the environment of the module's bases, a DNS label. If it is set, Module also returns a sandbox
 	// configuration, which the Makefile and the workflow file use. Default: dev, the default of sandboxes.
 	Env string
+	// Manifests describes existing manifests, which the scenarios apply instead of the example manifests. Default: the
+	// example manifests.
+	Manifests *Manifests
 	// CI selects the CI system whose workflow file is included. Default: none.
 	CI CI
+}
+
+// Manifests describes existing manifests of a module.
+type Manifests struct {
+	// Files lists the manifest files in the order in which the scenarios apply them. They are slash-separated paths
+	// relative to the repository, without spaces and without characters that are special in YAML or in a shell.
+	Files []string
+	// Kind is the kind of the workload that contains the module: Deployment or DaemonSet.
+	Kind string
+	// Workload is the name of this workload, and Service the name of its Service. Without a Service, the scenarios send
+	// requests only to the bases.
+	Workload, Service string
+	// Replicas is the number of bases that run the module. Spare reports whether one more base is required, because an
+	// anti-affinity excludes bases with an old Pod.
+	Replicas int
+	Spare    bool
+	// BaseFields lists additional fields of the bases, as names and values.
+	BaseFields [][2]string
+}
+
+// Bases returns the number of bases in the scenarios.
+func (m *Manifests) Bases() int {
+	if m.Spare {
+		return m.Replicas + 1
+	}
+	return m.Replicas
+}
+
+// replacements returns the texts in the example files that differ for existing manifests of a module, each followed by
+// its replacement.
+func (m *Manifests) replacements(name string) []string {
+	apply := ""
+	for _, file := range m.Files {
+		apply += "    - apply: {file: ../" + file + "}\n"
+	}
+	service := "    - traffic: {start: {name: service, service: stock, module: stock}}\n"
+	toService := strings.NewReplacer("service: stock", "service: "+scalar(m.Service), "module: stock", "module: "+name)
+	pairs := []string{
+		"    - apply: {file: ../manifests/deployment.yaml}\n    - apply: {file: ../manifests/service.yaml}\n", apply,
+		"kind: Deployment, name: stock", "kind: " + m.Kind + ", name: " + scalar(m.Workload),
+		"count: 3", fmt.Sprint("count: ", m.Bases()),
+		"manifests scenarios", strings.Join(m.Files, " ") + " scenarios",
+		"- `manifests`", "- `" + strings.Join(m.Files, "`, `") + "`",
+	}
+	if m.Spare {
+		n := fmt.Sprint(m.Replicas)
+		pairs = append(pairs, toBases, "", "every base serves", n+" bases serve",
+			"bases.all(b, "+newVersion+")", "bases.filter(b, "+newVersion+").size() == "+n,
+			"bases.all(b, "+oldVersion+")", "bases.filter(b, "+oldVersion+").size() == "+n)
+	}
+	if m.Kind == "DaemonSet" {
+		pairs = append(pairs,
+			"deployments.all(d, d.status.updatedReplicas >= 1 && d.status.availableReplicas == d.spec.replicas)",
+			"daemonsets.all(d, d.status.updatedNumberScheduled >= 1 && "+
+				"d.status.numberAvailable == d.status.desiredNumberScheduled)")
+	}
+	if m.Service == "" {
+		return append(pairs, service, "")
+	}
+	return append(pairs, service, toService.Replace(service))
+}
+
+// scalar formats a string as a YAML value. The string is in quotes if it looks like a number or a boolean value.
+func scalar(text string) string {
+	out, err := yaml.Marshal(text)
+	if err != nil {
+		return fmt.Sprintf("%q", text)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // Module returns the example files for a module's repository, keyed by slash-separated path. The scenarios expect the
@@ -90,11 +169,7 @@ func Module(o Options) (map[string][]byte, error) {
 	}
 	out := map[string][]byte{}
 	if o.Env != "" {
-		env, err := yaml.Marshal(o.Env) // in quotes if it looks like a number or a boolean value
-		if err != nil {
-			return nil, fmt.Errorf("encoding the environment: %w", err)
-		}
-		value := strings.TrimSpace(string(env))
+		value := scalar(o.Env)
 		out[sandboxFile] = []byte("# The sandbox in which make and CI run the scenarios. Both set " +
 			"KOUPSANDBOX_CONFIG to this file.\napiVersion: sandbox.koupleless.io/v1alpha1\nkind: Sandbox\n" +
 			"spec:\n  env: " + value + "\n")
@@ -106,12 +181,27 @@ func Module(o Options) (map[string][]byte, error) {
 			"    timeout-minutes: 15\n    env:\n      KOUPSANDBOX_CONFIG: "+sandboxFile+"\n",
 			"include:\n", "variables:\n  KOUPSANDBOX_CONFIG: "+sandboxFile+"\ninclude:\n")
 	}
-	leftOut := maps.Clone(ciFiles)
-	delete(leftOut, o.CI)
+	var leftOut []string
+	for ci, file := range ciFiles {
+		if ci != o.CI {
+			leftOut = append(leftOut, file)
+		}
+	}
+	fields := ""
 	if o.Web {
 		pairs = append(pairs, web...)
-		leftOut[None] = "scenarios/broken-release.yaml" // until the rollback, a base has no version
+		leftOut = append(leftOut, "scenarios/broken-release.yaml") // until the rollback, a base has no version
+		fields = ", web: true"
 	}
+	if o.Manifests != nil {
+		pairs = append(o.Manifests.replacements(o.Name), pairs...)
+		leftOut = append(leftOut, "manifests/deployment.yaml", "manifests/service.yaml")
+		for _, f := range o.Manifests.BaseFields {
+			fields += ", " + f[0] + ": " + f[1]
+		}
+	}
+	pairs = append(pairs, "installTime: 200ms}", "installTime: 200ms"+fields+"}",
+		"installTime: 200ms\n", "installTime: 200ms"+strings.ReplaceAll(fields, ", ", "\n      ")+"\n")
 	fit := strings.NewReplacer(pairs...)
 	root, err := fs.Sub(files, "module")
 	if err != nil {
@@ -121,10 +211,8 @@ func Module(o Options) (map[string][]byte, error) {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		for _, other := range leftOut {
-			if path == other {
-				return nil
-			}
+		if slices.Contains(leftOut, path) {
+			return nil
 		}
 		text, err := fs.ReadFile(root, path)
 		out[path] = []byte(fit.Replace(string(text)))

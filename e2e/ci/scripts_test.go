@@ -100,19 +100,27 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestInit checks that make test succeeds in repositories that koupsandbox init has created.
+// TestInit checks that make test succeeds in repositories that koupsandbox init has created, also for existing
+// manifests, which have their own namespace, environment, names, ports and bases.
 func TestInit(t *testing.T) {
-	t.Run("default", func(t *testing.T) { testInit(t, "3 passed in ") })
-	t.Run("web", func(t *testing.T) { testInit(t, "2 passed in ", "--web") })
+	t.Run("default", func(t *testing.T) { testInit(t, "3 passed in ", "--name", "order") })
+	t.Run("web", func(t *testing.T) { testInit(t, "2 passed in ", "--name", "order", "--web") })
+	t.Run("own manifests", func(t *testing.T) { testInit(t, "3 passed in ", "--manifests", "FOLDER/deploy") })
 }
 
+// testInit runs init with the flags, in which FOLDER is the new repository. The repository contains deploy.
 func testInit(t *testing.T, passed string, flags ...string) {
 	t.Helper()
 	bin, err := box.FindBinaries(root)
 	must(t, err)
 	folder, home := t.TempDir(), shortFolder(t)
+	must(t, os.CopyFS(filepath.Join(folder, "deploy"), os.DirFS(filepath.Join("testdata", "own"))))
 	b := &box.Box{Bin: bin, Home: home, Name: "koup"}
-	must(t, b.Must(t.Context(), slices.Concat([]string{"init", "--name", "order"}, flags, []string{folder})...))
+	args := []string{"init"}
+	for _, flag := range flags {
+		args = append(args, strings.ReplaceAll(flag, "FOLDER", folder))
+	}
+	must(t, b.Must(t.Context(), append(args, folder)...))
 	cmd := exec.CommandContext(t.Context(), "make", "-C", folder, "test")
 	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + home}
 	out, err := cmd.CombinedOutput()

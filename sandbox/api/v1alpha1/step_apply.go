@@ -9,8 +9,8 @@ import (
 // Apply creates or updates objects in the namespace of the run. It adds a node selector to module Pods and to the
 // module Pod templates of objects of any kind, so that the Pods are scheduled only to the bases of the run.
 type Apply struct {
-	// File is the path of a manifest file, relative to the scenario. The manifests can contain expressions. File
-	// cannot be combined with Resource.
+	// File is the path of a manifest file, relative to the scenario. The manifests can contain expressions. The
+	// namespace of the run replaces the namespaces in the file. File cannot be combined with Resource.
 	File string `json:"file,omitempty" jsonschema:"oneof_required=file"`
 	// Resource is the object to apply. It cannot be combined with File.
 	Resource Object `json:"resource,omitempty" jsonschema:"oneof_required=resource"`

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/koupleless/koupsandbox/sandbox/api/v1alpha1"
 	"github.com/koupleless/koupsandbox/sandbox/internal/strictyaml"
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/expr"
+	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/kube"
 )
 
 // manifest is a file that an apply step applies.
@@ -94,6 +96,8 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Pro
 	}
 	used := usage{}
 	var problems Problems
+	var objects []*unstructured.Unstructured
+	var checks []func() Problems
 	for _, source := range m.sources {
 		object := v1alpha1.Object{}
 		doc, wrong := source.Decode(&object, strictyaml.Options{Expression: expr.HasExpression})
@@ -116,9 +120,19 @@ func (i *Instance) checkManifest(m *manifest, apply *v1alpha1.Apply) (usage, Pro
 			expanded, _ := expand(source, env, i.known(static.Vars))
 			doc, _ = expanded.Decode(&object, strictyaml.Options{Expression: expr.HasExpression})
 			i.addApplied(object)
-			problems = append(problems,
-				objectInFile{m.path, doc, ""}.checkApplyObject(object, apply.Refused, i.Run.Namespace)...)
+			checks = append(checks, func() Problems {
+				return objectInFile{m.path, doc, ""}.checkApplyObject(object, apply.Refused, i.Run.Namespace)
+			})
+			v1alpha1.EachObject(object.Unstructured().Object, nil, func(o map[string]any, _ *field.Path) {
+				objects = append(objects, &unstructured.Unstructured{Object: o})
+			})
 		}
+	}
+	if err := kube.MoveIntoRun(objects); err != nil {
+		problems = append(problems, Problem{Source: m.path, Detail: err.Error()})
+	}
+	for _, check := range checks {
+		problems = append(problems, check()...)
 	}
 	return used, problems
 }

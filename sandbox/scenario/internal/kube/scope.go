@@ -38,3 +38,19 @@ func OutsideRun(o *unstructured.Unstructured, isClusterScoped bool, namespace st
 	}
 	return ""
 }
+
+// MoveIntoRun removes the namespaces of the objects in a manifest file, so that Apply creates the objects in the
+// namespace of the run. It returns an error if two objects differ only in their namespaces.
+func MoveIntoRun(objects []*unstructured.Unstructured) (err error) {
+	namespaces := map[string]string{}
+	for _, o := range objects {
+		key, namespace := o.GroupVersionKind().GroupKind().String()+" "+o.GetName(), o.GetNamespace()
+		if other, exists := namespaces[key]; exists && other != namespace {
+			err = fmt.Errorf("%s %s is in the namespaces %q and %q, but a run creates all objects in its own namespace; "+
+				"remove one of the two objects", o.GetKind(), o.GetName(), other, namespace)
+		}
+		namespaces[key] = namespace
+		unstructured.RemoveNestedField(o.Object, "metadata", "namespace")
+	}
+	return err
+}

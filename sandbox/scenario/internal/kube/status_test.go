@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	typedfake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/koupleless/koupsandbox/sandbox/scenario/internal/apitest"
@@ -189,6 +190,36 @@ func TestOutsideRun(t *testing.T) {
 			got := OutsideRun(o, ClusterScoped(o.GroupVersionKind().GroupKind()), "run")
 			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestMoveIntoRun checks that the objects of a file lose their namespaces, and that the function returns an error if
+// two objects would then be the same object.
+func TestMoveIntoRun(t *testing.T) {
+	tests := []struct {
+		name, second string
+		wantErr      string
+	}{
+		{"another name", `{apiVersion: v1, kind: Pod, metadata: {name: y, namespace: b}}`, ""},
+		{"another kind", `{apiVersion: v1, kind: Service, metadata: {name: x, namespace: b}}`, ""},
+		{"the same object", `{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: a}}`, ""},
+		{"another namespace", `{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: b}}`, `Pod x`},
+		{"no namespace", `{apiVersion: v1, kind: Pod, metadata: {name: x}}`, `Pod x`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := []*unstructured.Unstructured{
+				apitest.Object(t, `{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: a}}`), apitest.Object(t, tt.second)}
+			err := MoveIntoRun(objects)
+			if (err == nil) != (tt.wantErr == "") || err != nil && !strings.Contains(err.Error(), tt.wantErr) {
+				t.Errorf("got %v, want %q", err, tt.wantErr)
+			}
+			for _, o := range objects {
+				if o.GetNamespace() != "" {
+					t.Errorf("%s is in namespace %q", o.GetName(), o.GetNamespace())
+				}
 			}
 		})
 	}

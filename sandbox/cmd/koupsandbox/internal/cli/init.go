@@ -28,14 +28,17 @@ func (s *commands) init() *cli.Command {
 		Description: describe(
 			`The default of DIR is the current directory. Existing files are not changed. The created
 scenarios pass without changes. To run them, use: make test`,
-			"koupsandbox init order", "koupsandbox init --ci gitlab --env test stock"),
+			"koupsandbox init order", "koupsandbox init --ci gitlab --env test stock",
+			"koupsandbox init --manifests deploy"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: nameFlag, Usage: "`NAME`: name of the module",
-				DefaultText: "the name of the directory",
+				DefaultText: "the name of the directory, or of the module in --manifests",
 				Category:    outputCategory},
 			&cli.StringFlag{Name: "env",
 				Usage:       "`ENV`: environment of the module's bases; if it is set, sandbox.yaml is also created",
 				DefaultText: "dev", Category: outputCategory},
+			&cli.StringSliceFlag{Name: manifestsFlag, Usage: "`PATH`: file or directory of your manifests, which the " +
+				"scenarios apply instead of example manifests; can be repeated", Category: outputCategory},
 			&cli.BoolFlag{Name: "web", Usage: "the versions of the module share a web context path",
 				Category: outputCategory},
 			&cli.StringFlag{Name: "ci", Usage: "`SYSTEM`: CI system that runs the scenarios: github, gitlab or none",
@@ -50,7 +53,7 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	if len(list) > 0 {
 		dir = list[0]
 	}
-	name, err := moduleName(c.String(nameFlag), dir)
+	own, name, err := s.module(c, dir)
 	if err != nil {
 		return err
 	}
@@ -59,9 +62,21 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 		return usageError{fmt.Errorf("invalid --ci %q; use one of: github, gitlab, none", ci)}
 	}
 	o := examples.Options{Name: name, CI: ci, Env: c.String("env"), Web: c.Bool("web")}
-	if c.IsSet("env") {
+	source := "--env"
+	if own != nil {
+		o.Manifests = &own.Manifests
+		if own.env != v1alpha1.DefaultEnv && !c.IsSet("env") {
+			o.Env, source = own.env, "the environment in --manifests"
+		}
+		if (o.Web || own.Spare) && own.Service == "" {
+			return usageError{fmt.Errorf("the scenarios of this module send requests only to its Service, but no Service in "+
+				"%s selects the Pods of %s %s; add the file of the Service", strings.Join(own.Files, ", "), own.Kind,
+				own.Workload)}
+		}
+	}
+	if c.IsSet("env") || o.Env != "" {
 		if err := v1alpha1.ValidateName(o.Env); err != nil {
-			return usageError{fmt.Errorf("--env %q %w", o.Env, err)}
+			return usageError{fmt.Errorf("%s %q %w", source, o.Env, err)}
 		}
 	}
 	if v := version.String(); version.Released(v) {
@@ -85,18 +100,45 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 	if err := writeAll(dir, missing, files); err != nil {
 		return err
 	}
-	s.printInit(dir, o, files, kept)
+	description := ""
+	if own != nil {
+		description = "\n" + own.describe()
+	}
+	s.printInit(dir, o, files, kept, description)
 	return nil
 }
 
-// printInit prints the files of the module, the existing files in kept, and the command that runs the scenarios.
-func (s *commands) printInit(dir string, o examples.Options, files map[string][]byte, kept []string) {
+// module returns the name of the module and, with --manifests, the module in these manifests.
+func (s *commands) module(c *cli.Context, dir string) (*ownModule, string, error) {
+	if !c.IsSet(manifestsFlag) {
+		name, err := moduleName(c.String(nameFlag), dir)
+		return nil, name, err
+	}
+	if c.IsSet(nameFlag) {
+		return nil, "", usageError{fmt.Errorf("--name cannot be combined with --manifests, because the name of the " +
+			"module is the name of its container; remove --name")}
+	}
+	own, err := s.readModule(dir, c.StringSlice(manifestsFlag))
+	if err != nil {
+		return nil, "", err
+	}
+	name, err := moduleName(own.name, dir)
+	return own, name, err
+}
+
+// printInit prints the files of the module, the existing files in kept, the description, and the command that runs the
+// scenarios.
+func (s *commands) printInit(dir string, o examples.Options, files map[string][]byte, kept []string,
+	description string) {
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		if !slices.Contains(kept, path) {
 			printf(s.Out, "%s\n", filepath.Join(dir, filepath.FromSlash(path)))
 		}
 	}
-	command := "make -C " + shellescape.Quote(dir) + " test"
+	command := "make test"
+	if dir != "." {
+		command = "make -C " + shellescape.Quote(dir) + " test"
+	}
 	for _, path := range kept {
 		printf(s.Out, "\n%s already exists and was not changed", filepath.Join(dir, path))
 		switch path {
@@ -115,7 +157,7 @@ func (s *commands) printInit(dir string, o examples.Options, files map[string][]
 			printf(s.Out, ".\n")
 		}
 	}
-	printf(s.Out, "\nRun its scenarios with: %s\n", command)
+	printf(s.Out, "%s\nRun its scenarios with: %s\n", description, command)
 	if o.CI != examples.None && o.Version == "" {
 		printf(s.Out, "This koupsandbox binary is not a released version: check the version in the CI files, or, on "+
 			"GitHub, use the steps in the comments, which build koupsandbox.\n")

@@ -90,7 +90,13 @@ func manifest(e *steps.Env, a *v1alpha1.Apply) (objects []*unstructured.Unstruct
 		}
 		add(expanded)
 	}
-	return objects, problems.Err()
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	if err := kube.MoveIntoRun(objects); err != nil {
+		return nil, fmt.Errorf("file %q: %w", a.File, err)
+	}
+	return objects, nil
 }
 
 // fileEnv returns the Env and the values for the expressions in a file. They include the variables that the step
