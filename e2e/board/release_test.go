@@ -55,7 +55,7 @@ func releaseVersion(t *testing.T, r *liveBoard) {
 	r.requireAction("Start traffic", map[string]string{"rate": "50", "stream": "shoppers"},
 		"sending 50 requests per second to stock of Service stock")
 	r.show("view=log&kinds=module&sel=workload:deployment/default/stock")
-	r.requireAction("Release a version", map[string]string{"module": "stock", "version": "2.0.0"},
+	r.requireAction("Release a version", map[string]string{"version": "2.0.0"},
 		"deployment/stock was updated to stock:2.0.0")
 	r.panelShows("2.0.0", "2/2", "ready")
 	d, err := r.api.AppsV1().Deployments("default").Get(t.Context(), "stock", metav1.GetOptions{})
@@ -105,7 +105,7 @@ func manageWorkloads(t *testing.T, r *liveBoard) {
 	r.show("view=workloads&sel=workload:deployment/default/stock")
 	r.requireAction("Pause the rollout", nil, "the rollout of deployment/stock was paused")
 	r.panelShows("2.0.0", "2/2", "paused")
-	r.requireAction("Release a version", map[string]string{"module": "stock", "version": "3.0.0"},
+	r.requireAction("Release a version", map[string]string{"version": "3.0.0"},
 		"deployment/stock was updated to stock:3.0.0")
 	r.panelShows("3.0.0", "0/2", "paused")
 	r.requireAction("Approve", nil, "the rollout of deployment/stock was resumed")
@@ -123,7 +123,7 @@ func manageWorkloads(t *testing.T, r *liveBoard) {
 	check.Must(t, err)
 	r.show("view=workloads&sel=workload:statefulset/default/ledger")
 	r.panelShows("1.0.0", "2/2", "ready")
-	r.requireAction("Release a version", map[string]string{"module": "ledger", "version": "2.0.0"},
+	r.requireAction("Release a version", map[string]string{"version": "2.0.0"},
 		"statefulset/ledger was updated to ledger:2.0.0")
 	r.panelShows("2.0.0", "1/2", "paused")
 	r.wait(`document.querySelector(".batches")?.innerText.includes("waits: lower the partition to approve")`)
@@ -140,7 +140,7 @@ func manageWorkloads(t *testing.T, r *liveBoard) {
 	check.Must(t, err)
 	r.show("view=workloads&sel=workload:daemonset/default/audit")
 	r.panelShows("1.0.0", "2/2", "ready")
-	r.requireAction("Release a version", map[string]string{"module": "audit", "version": "2.0.0"},
+	r.requireAction("Release a version", map[string]string{"version": "2.0.0"},
 		"daemonset/audit was updated to audit:2.0.0")
 	r.panelShows("2.0.0", "2/2", "ready")
 	r.requireAction("Undo", nil, "daemonset/audit was rolled back to revision 1")

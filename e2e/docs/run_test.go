@@ -72,7 +72,9 @@ func execute(t *testing.T, p *page, bin string) {
 			t.Logf("%s:%d: not executed: %s", p.path, b.from, b.notRun)
 		}
 		if b.file != "" {
-			must(t, os.WriteFile(filepath.Join(work, b.file), []byte(p.text(b)+"\n"), 0o600))
+			file := filepath.Join(work, b.file)
+			must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+			must(t, os.WriteFile(file, []byte(p.text(b)+"\n"), 0o600))
 		}
 	}
 	e.shell, err = startShell(work, environment(e.home, bin))

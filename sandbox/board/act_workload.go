@@ -38,7 +38,7 @@ func workloadActions() []act {
 		{
 			Action: Action{ID: "workload.release", On: kindWorkload, Title: "Release a version", Danger: true,
 				Params: ofWorkload(
-					ActionParam{Name: "module", Hint: "the name of the module"},
+					ActionParam{Name: "module", ChoicesFrom: "modules"},
 					ActionParam{Name: "version", Hint: "such as 0.0.2"},
 					ActionParam{Name: "image", Optional: true,
 						Hint: "URL of the jar; empty = the current URL with the new version"},

@@ -118,6 +118,8 @@ type ActionParam struct {
 	From string `json:"from,omitempty"`
 	// Choices lists the allowed values; if it is empty, any text is allowed. Number requires a whole number.
 	Choices []string `json:"choices,omitempty"`
+	// ChoicesFrom is the field of the row that lists objects whose names are the choices.
+	ChoicesFrom string `json:"choicesFrom,omitempty"`
 	Number  bool     `json:"number,omitempty"`
 	// Optional allows the user to omit the value. Default is the initial value in the form.
 	Optional bool   `json:"optional,omitempty"`

@@ -507,15 +507,11 @@ var (
 		"{module} could not be installed on {base}: another module or version there uses its web context path /{path} "+
 			"({message})",
 		"{module} 未能安装到 {base}：那里的另一个模块或版本使用了相同的 web context path /{path} ({message})",
-		"give each version of a web module its own web context path, or uninstall the old version first: the "+
-			"annotation "+labels.InstallStrategy+": "+labels.UninstallThenInstall+", a DaemonSet without maxSurge, or "+
-			"a Deployment with strategy Recreate (all bases concurrently), or with maxSurge: 0 and a required Pod "+
-			"anti-affinity per host between all versions; each base is then without the module until the new version "+
-			"is installed{again}",
-		"为 Web 模块的每个版本设置各自的 web context path，或先卸载老版本：annotation "+
-			labels.InstallStrategy+": "+labels.UninstallThenInstall+"、没有 maxSurge 的 DaemonSet，或者 strategy 为 "+
-			"Recreate（同时更新所有基座）的 Deployment，或者 maxSurge: 0 且按主机设置必需 Pod 反亲和性（对所有版本）的 Deployment；"+
-			"在新版本安装完成之前，基座上没有该模块{again}")
+		"give each version of a web module its own web context path, or uninstall the old version first: set the "+
+			"annotation "+labels.InstallStrategy+": "+labels.UninstallThenInstall+" in the Pod template; each base then "+
+			"has no version until the new version is installed",
+		"为 Web 模块的每个版本设置各自的 web context path，或先卸载老版本：在 Pod 模板中设置 annotation "+
+			labels.InstallStrategy+": "+labels.UninstallThenInstall+"；在新版本安装完成之前，基座上没有任何版本")
 	msgModuleBroken = answer(ModuleBroken,
 		"module {module} is BROKEN on {base}: {message}",
 		"模块 {module} 在 {base} 上为 BROKEN：{message}",

@@ -242,6 +242,7 @@ export const texts = {
   l_pending: ["Pod pending", "Pod 等待中"],
   l_component: ["component running, all endpoints ready", "组件运行中，端点全部就绪"],
   l_fault: ["fault set, component paused", "已设置故障，组件已暂停"],
+  l_some: ["some endpoints ready", "部分端点就绪"],
   l_lines: ["lines: commands until their responses, red if failed; yellow: fault triggered; red: request lost", "细线：命令至应答，失败为红色；黄色：故障触发；红色：请求丢失"],
 
   // The scrubber.
@@ -314,7 +315,7 @@ export const texts = {
   "a_base.add": ["Add bases …", "增加基座……"],
   "a_component.stop": ["Stop the component …", "停止组件……"],
   "a_component.start": ["Start the component …", "启动组件……"],
-  danger: ["This action stops or disrupts something.", "此操作会停止或干扰某些内容。"],
+  danger: ["This action can cause lost requests.", "此操作可能导致请求丢失。"],
   doIt: ["Run", "执行"],
   cancel: ["Cancel", "取消"],
   doing: ["Running …", "执行中……"],

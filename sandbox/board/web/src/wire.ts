@@ -59,6 +59,7 @@ export interface ActionParam {
   name: string;
   from?: string;
   choices?: string[];
+  choicesFrom?: string;
   number?: boolean;
   optional?: boolean;
   default?: string;

@@ -1,7 +1,7 @@
 import { Fragment } from "preact";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import type { Action, ActionResult, Problem } from "../wire";
+import type { Action, ActionParam, ActionResult, Problem } from "../wire";
 import { maybe, t } from "../app";
 import { offeredOn } from "../state/derive";
 import type { Frame } from "../state/model";
@@ -28,9 +28,13 @@ export function ActionButtons({ frame, on, row, title }: { frame: Frame; on: str
 
 type Outcome = { at: "asking" } | { at: "doing" } | { at: "done"; result: ActionResult } | { at: "failed"; error: string };
 
+// choicesOf returns the values from which the user selects a parameter; undefined if any text is allowed.
+const choicesOf = (p: ActionParam, row: object): string[] | undefined =>
+  p.choicesFrom ? ((row as Given)[p.choicesFrom] as { name: string }[]).map((o) => o.name) : p.choices;
+
 function Ask({ action, row, close }: { action: Action; row: object; close: () => void }): JSX.Element {
   const params = action.params ?? [];
-  const [values, setValues] = useState<Record<string, string>>(() => Object.fromEntries(params.map((p) => [p.name, p.from ? String((row as Given)[p.from] ?? "") : p.default ?? p.choices?.[0] ?? ""])));
+  const [values, setValues] = useState<Record<string, string>>(() => Object.fromEntries(params.map((p) => [p.name, p.from ? String((row as Given)[p.from] ?? "") : p.default ?? choicesOf(p, row)?.[0] ?? ""])));
   const [outcome, setOutcome] = useState<Outcome>({ at: "asking" });
   const run = async (): Promise<void> => {
     setOutcome({ at: "doing" });
@@ -56,7 +60,7 @@ function Ask({ action, row, close }: { action: Action; row: object; close: () =>
           <label class="field">
             <span>{p.name}{p.optional && <small> {t("optional")}</small>}</span>
             {p.from ? <output>{values[p.name]}</output>
-              : p.choices ? <select value={values[p.name]} onChange={(e) => setValues({ ...values, [p.name]: e.currentTarget.value })}>{p.choices.map((c) => <option value={c}>{c}</option>)}</select>
+              : choicesOf(p, row) ? <select value={values[p.name]} onChange={(e) => setValues({ ...values, [p.name]: e.currentTarget.value })}>{choicesOf(p, row)!.map((c) => <option value={c}>{c}</option>)}</select>
                 : <input inputMode={p.number ? "numeric" : "text"} pattern={p.number ? "[0-9]+" : undefined} required={!p.optional} value={values[p.name]} onInput={(e) => setValues({ ...values, [p.name]: e.currentTarget.value })} />}
             {p.hint && <small>{p.hint}</small>}
           </label>

@@ -266,7 +266,7 @@ function Versions({ frame: { world, versions } }: { frame: Frame }): JSX.Element
 const LEGEND = [
   ["life", "ready", "l_ready"], ["life", "starting", "l_starting"], ["life", "disconnected", "l_disconnected"], ["life", "down", "l_down"],
   ["module", "ACTIVATED", "l_serves"], ["module", "RESOLVED", "l_installing"], ["module", "DEACTIVATED", "l_deactivated"], ["module", "BROKEN", "l_broken"],
-  ["pod", "terminating", "l_terminating"], ["pod", "pending", "l_pending"], ["process", "running", "l_component"], ["fault", "set", "l_fault"],
+  ["pod", "terminating", "l_terminating"], ["pod", "pending", "l_pending"], ["process", "running", "l_component"], ["fault", "set", "l_fault"], ["endpoints", "some", "l_some"],
 ] as const;
 
 function Legend({ theme }: { theme: string }): JSX.Element {
