@@ -120,7 +120,7 @@ type ActionParam struct {
 	Choices []string `json:"choices,omitempty"`
 	// ChoicesFrom is the field of the row that lists objects whose names are the choices.
 	ChoicesFrom string `json:"choicesFrom,omitempty"`
-	Number  bool     `json:"number,omitempty"`
+	Number      bool   `json:"number,omitempty"`
 	// Optional allows the user to omit the value. Default is the initial value in the form.
 	Optional bool   `json:"optional,omitempty"`
 	Default  string `json:"default,omitempty"`

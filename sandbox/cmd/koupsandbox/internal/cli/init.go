@@ -69,9 +69,9 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 			o.Env, source = own.env, "the environment in --manifests"
 		}
 		if (o.Web || own.Spare) && own.Service == "" {
-			return usageError{fmt.Errorf("the scenarios of this module send requests only to its Service, but no Service in "+
-				"%s selects the Pods of %s %s; add the file of the Service", strings.Join(own.Files, ", "), own.Kind,
-				own.Workload)}
+			return usageError{fmt.Errorf("the scenarios of this module send requests only to its Service, but no "+
+				"Service in %s selects the Pods of %s %s; add the file of the Service", strings.Join(own.Files, ", "),
+				own.Kind, own.Workload)}
 		}
 	}
 	if c.IsSet("env") || o.Env != "" {

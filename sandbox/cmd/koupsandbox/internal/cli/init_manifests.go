@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 
 	"github.com/koupleless/koupsandbox/controller/labels"
 	"github.com/koupleless/koupsandbox/examples"
@@ -126,11 +127,9 @@ func (m *ownModule) findWorkload(objects []*unstructured.Unstructured) (*corev1.
 			var d appsv1.Deployment
 			err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d)
 			t = &d.Spec.Template
-			if labels.Value(d.Labels, labels.Strategy) != labels.Peer { // the controller sets the replicas of a peer Deployment
-				replicas = 1
-				if n := d.Spec.Replicas; n != nil {
-					replicas = max(1, int(*n))
-				}
+			// The controller sets the replicas of a peer Deployment.
+			if labels.Value(d.Labels, labels.Strategy) != labels.Peer {
+				replicas = max(1, int(ptr.Deref(d.Spec.Replicas, 1)))
 			}
 		case appsv1.SchemeGroupVersion.WithKind("DaemonSet").GroupKind():
 			var d appsv1.DaemonSet
@@ -140,7 +139,7 @@ func (m *ownModule) findWorkload(objects []*unstructured.Unstructured) (*corev1.
 			continue
 		}
 		if err != nil {
-			return nil, usageError{fmt.Errorf("%s %s: %w; run: koupsandbox scenario lint", o.GetKind(), o.GetName(), err)}
+			return nil, usageError{invalidObject(o, err)}
 		}
 		if labels.Value(t.Labels, labels.Component) != labels.Module {
 			continue
@@ -156,14 +155,19 @@ func (m *ownModule) findWorkload(objects []*unstructured.Unstructured) (*corev1.
 	}
 	switch {
 	case len(found) == 0:
-		return nil, usageError{fmt.Errorf("--manifests contains no Deployment or DaemonSet with a module (files: %s); the Pod "+
-			"template must have a container and the label %s: %s", strings.Join(slices.Concat(m.Files, m.omitted), ", "),
-			labels.Component, labels.Module)}
+		return nil, usageError{fmt.Errorf("--manifests contains no Deployment or DaemonSet with a module (files: %s); "+
+			"the Pod template must have a container and the label %s: %s",
+			strings.Join(slices.Concat(m.Files, m.omitted), ", "), labels.Component, labels.Module)}
 	case len(found) > 1:
 		return nil, usageError{fmt.Errorf("--manifests supports one module, but the files contain %d: %s; select the "+
 			"files of one module", len(found), strings.Join(found, ", "))}
 	}
 	return template, nil
+}
+
+func invalidObject(o *unstructured.Unstructured, err error) error {
+	return fmt.Errorf("%s %s is invalid: %w; to find the line, run: koupsandbox scenario lint", o.GetKind(),
+		o.GetName(), err)
 }
 
 // readTemplate sets the fields of the bases on which the Pods can run, and the environment of m.
@@ -223,7 +227,7 @@ func (m *ownModule) findService(objects []*unstructured.Unstructured, t *corev1.
 		}
 		var service corev1.Service
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &service); err != nil {
-			return usageError{fmt.Errorf("Service %s: %w; run: koupsandbox scenario lint", o.GetName(), err)}
+			return usageError{invalidObject(o, err)}
 		}
 		spec := service.Spec
 		if len(spec.Selector) == 0 || len(spec.Ports) == 0 ||
@@ -239,8 +243,9 @@ func (m *ownModule) findService(objects []*unstructured.Unstructured, t *corev1.
 			ports := t.Spec.Containers[0].Ports
 			i := slices.IndexFunc(ports, func(p corev1.ContainerPort) bool { return p.Name == target.StrVal })
 			if i < 0 {
-				return usageError{fmt.Errorf("Service %s has the targetPort %q, but the module %s has no port with this "+
-					"name; add it to ports of the container, or use a number", m.Service, target.StrVal, m.name)}
+				return usageError{fmt.Errorf("the Service %s has the targetPort %q, but the module %s has no port "+
+					"with this name; add it to ports of the container, or use a number", m.Service, target.StrVal,
+					m.name)}
 			}
 			port = ports[i].ContainerPort
 		}
@@ -262,19 +267,20 @@ func (m *ownModule) describe() string {
 	if m.Service != "" {
 		service = "Service " + m.Service
 	}
-	text := fmt.Sprintf("The scenarios use %s %s, %s, and bases {count: %d%s}.\n", m.Kind, m.Workload, service, m.Bases(),
-		fields)
+	text := fmt.Sprintf("The scenarios use %s %s, %s, and bases {count: %d%s}.\n", m.Kind, m.Workload, service,
+		m.Bases(), fields)
 	if m.Spare {
-		text += "One base is a spare, because the required anti-affinity excludes bases with an old Pod. The scenarios " +
-			"send requests only to the Service.\n"
+		text += "One base is a spare, because the required anti-affinity excludes bases with an old Pod. The " +
+			"scenarios send requests only to the Service.\n"
 	}
 	if len(m.omitted) > 0 {
 		text += fmt.Sprintf("They do not apply %s, because a sandbox does not have its kinds.\n",
 			strings.Join(m.omitted, ", "))
 	}
 	if len(m.unknown) > 0 {
-		text += fmt.Sprintf("A sandbox does not have these kinds: %s. Move their objects to other files, or apply their "+
-			"CustomResourceDefinition first.\n", strings.Join(slices.Compact(slices.Sorted(slices.Values(m.unknown))), ", "))
+		text += fmt.Sprintf("A sandbox does not have these kinds: %s. Move their objects to other files, or apply "+
+			"their CustomResourceDefinition first.\n",
+			strings.Join(slices.Compact(slices.Sorted(slices.Values(m.unknown))), ", "))
 	}
 	return text
 }

@@ -45,7 +45,7 @@ spec:
         podAntiAffinity:
           preferredDuringSchedulingIgnoredDuringExecution:
             - weight: 100
-              podAffinityTerm: &spread
+              podAffinityTerm:
                 topologyKey: kubernetes.io/hostname
                 labelSelector: {matchLabels: {app: billing}}
       tolerations:
@@ -55,9 +55,10 @@ spec:
 )
 
 // required makes the anti-affinity of ownWorkload required.
-var required = strings.NewReplacer("preferredDuringSchedulingIgnoredDuringExecution:\n            - weight: 100\n"+
-	"              podAffinityTerm: &spread\n                topologyKey", "requiredDuringSchedulingIgnoredDuringExecution:\n"+
-	"            - topologyKey", "                labelSelector", "              labelSelector")
+var required = strings.NewReplacer(
+	"preferredDuringSchedulingIgnoredDuringExecution:\n            - weight: 100\n              podAffinityTerm:\n"+
+		"                topologyKey", "requiredDuringSchedulingIgnoredDuringExecution:\n            - topologyKey",
+	"                labelSelector", "              labelSelector")
 
 // writeOwn writes manifest files below HOME/billing.
 func writeOwn(t *testing.T, files map[string]string) (home string) {
@@ -100,7 +101,8 @@ func TestInitWithOwnManifests(t *testing.T) {
 			},
 		},
 		{
-			"required anti-affinity", map[string]string{"deploy/app.yaml": required.Replace(ownWorkload) + "---" + ownService},
+			"required anti-affinity",
+			map[string]string{"deploy/app.yaml": required.Replace(ownWorkload) + "---" + ownService},
 			nil,
 			"and bases {count: 5, " + bases + ", webPort: 8088}.\nOne base is a spare,",
 			[]string{
@@ -119,7 +121,8 @@ func TestInitWithOwnManifests(t *testing.T) {
 			"peer, and no Service", map[string]string{"deploy/app.yaml": strings.NewReplacer(
 				"shop}", "shop, labels: {virtual-kubelet.koupleless.io/strategy: peer}}").Replace(ownWorkload)},
 			nil,
-			"The scenarios use Deployment billing-v3, no Service, because no selector matches the Pods, and bases {count: 3,",
+			"The scenarios use Deployment billing-v3, no Service, because no selector matches the Pods, and " +
+				"bases {count: 3,",
 			[]string{
 				"    - {count: 3, installTime: 200ms, " + bases + "}",
 				"    - apply: {file: ../deploy/app.yaml}",
@@ -200,26 +203,26 @@ func TestInitWithOwnManifests(t *testing.T) {
 
 // TestInitRejectsOwnManifests checks that init writes nothing if it cannot use the manifests.
 func TestInitRejectsOwnManifests(t *testing.T) {
-	two := strings.Replace(ownWorkload, "        - name: billing\n", "        - name: billing\n        - name: other\n", 1)
+	replaced := func(old, text string) string { return strings.Replace(ownWorkload, old, text, 1) }
 	for name, tt := range map[string]struct {
 		text string
 		args []string
 		want string
 	}{
-		"no module":      {strings.Replace(ownWorkload, ": module}", ": vnode}", 1), nil, "no Deployment module deploy/app.yaml"},
-		"two modules":    {two, nil, "billing other 2"},
-		"two workloads":  {ownWorkload + "---" + strings.Replace(ownWorkload, "billing-v3", "v4", 1), nil, "billing-v3 v4"},
+		"no module":      {replaced(": module}", ": vnode}"), nil, "no Deployment module deploy/app.yaml"},
+		"two modules":    {replaced("- name: b", "- name: other\n        - name: b"), nil, "billing other 2"},
+		"two workloads":  {ownWorkload + "---" + replaced("billing-v3", "v4"), nil, "billing-v3 v4"},
 		"no object":      {"# empty", nil, "no Deployment"},
 		"not YAML":       {"a: [", nil, "app.yaml:1"},
 		"template":       {"metadata: {{ name }}", nil, "no Deployment deploy/app.yaml"},
-		"mistyped":       {strings.Replace(ownWorkload, "replicas: 4", "replicas: four", 1), nil, "Deployment billing-v3 lint"},
-		"unknown port":   {strings.Replace(ownWorkload, "name: http", "name: web", 1) + "---" + ownService, nil, `"http" billing`},
+		"mistyped":       {replaced("replicas: 4", "replicas: four"), nil, "Deployment billing-v3 lint"},
+		"unknown port":   {replaced("name: http", "name: web") + "---" + ownService, nil, `"http" billing`},
 		"no Service":     {required.Replace(ownWorkload), nil, "Service deploy/app.yaml"},
 		"web":            {ownWorkload, []string{"--web"}, "Service deploy/app.yaml"},
 		"with a name":    {ownWorkload, []string{"--name", "order"}, "--name --manifests"},
 		"missing file":   {ownWorkload, []string{"--manifests", "HOME/nowhere"}, "HOME/nowhere"},
 		"standard input": {ownWorkload, []string{"--manifests", "-"}, "--manifests file"},
-		"invalid env":    {strings.Replace(ownWorkload, "value: prod", "value: My_Env", 1), nil, `"My_Env" 63`},
+		"invalid env":    {replaced("value: prod", "value: My_Env"), nil, `"My_Env" 63`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			home := writeOwn(t, map[string]string{"deploy/app.yaml": tt.text})
