@@ -105,10 +105,10 @@ func TestScripts(t *testing.T) {
 func TestInit(t *testing.T) {
 	t.Run("default", func(t *testing.T) { testInit(t, "3 passed in ", "--name", "order") })
 	t.Run("web", func(t *testing.T) { testInit(t, "2 passed in ", "--name", "order", "--web") })
-	t.Run("own manifests", func(t *testing.T) { testInit(t, "3 passed in ", "--manifests", "FOLDER/deploy") })
+	t.Run("own manifests", func(t *testing.T) { testInit(t, "3 passed in ", "--manifests", "DIR/deploy") })
 }
 
-// testInit runs init with the flags, in which FOLDER is the new repository. The repository contains deploy.
+// testInit runs init with the flags, in which DIR is the new repository. The repository contains deploy.
 func testInit(t *testing.T, passed string, flags ...string) {
 	t.Helper()
 	bin, err := box.FindBinaries(root)
@@ -118,7 +118,7 @@ func testInit(t *testing.T, passed string, flags ...string) {
 	b := &box.Box{Bin: bin, Home: home, Name: "koup"}
 	args := []string{"init"}
 	for _, flag := range flags {
-		args = append(args, strings.ReplaceAll(flag, "FOLDER", folder))
+		args = append(args, strings.ReplaceAll(flag, "DIR", folder))
 	}
 	must(t, b.Must(t.Context(), append(args, folder)...))
 	cmd := exec.CommandContext(t.Context(), "make", "-C", folder, "test")

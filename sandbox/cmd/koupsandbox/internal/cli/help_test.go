@@ -24,7 +24,7 @@ func TestHelpIsComplete(t *testing.T) {
 	home := t.TempDir()
 	t.Chdir(home)
 	for name, text := range map[string]string{"before.txt": "BenchmarkStartup 1 1 p50-ms\n",
-		"ca.crt": "", "deploy/pod.yaml": badManifest, "scenarios/a.txt": ""} {
+		"ca.crt": "", "deploy/pod.yaml": badManifest, "deploy/app.yaml": ownWorkload, "scenarios/a.txt": ""} {
 		check.Must(t, os.MkdirAll(filepath.Dir(name), 0o700))
 		check.Must(t, os.WriteFile(name, []byte(text), 0o600))
 	}
