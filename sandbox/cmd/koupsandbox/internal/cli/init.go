@@ -36,7 +36,7 @@ scenarios pass without changes. To run them, use: make test`,
 				Category:    outputCategory},
 			&cli.StringFlag{Name: "env",
 				Usage:       "`ENV`: environment of the module's bases; if it is set, sandbox.yaml is also created",
-				DefaultText: "dev", Category: outputCategory},
+				DefaultText: "dev, or the environment in --manifests", Category: outputCategory},
 			&cli.StringSliceFlag{Name: manifestsFlag, Usage: "`PATH`: file or directory of your manifests, which the " +
 				"scenarios apply instead of example manifests; can be repeated", Category: outputCategory},
 			&cli.BoolFlag{Name: "web", Usage: "the versions of the module share a web context path",

@@ -81,6 +81,10 @@ func (s *commands) readObjects(dir string, paths []string, m *ownModule) (all []
 			return nil, usageError{fmt.Errorf("manifest %q: the path must be below %s, and consist of letters, digits "+
 				"and the characters _ . / -", in.Name, root)}
 		}
+		file = filepath.ToSlash(file)
+		if slices.Contains(m.Files, file) || slices.Contains(m.omitted, file) {
+			continue // a directory and a file in this directory
+		}
 		objects, err := decodeObjects(in)
 		if err != nil {
 			return nil, usageError{err}
@@ -92,10 +96,10 @@ func (s *commands) readObjects(dir string, paths []string, m *ownModule) (all []
 			}
 		}
 		if len(unknown) == len(objects) {
-			m.omitted = append(m.omitted, filepath.ToSlash(file))
+			m.omitted = append(m.omitted, file)
 			continue
 		}
-		m.Files, m.unknown = append(m.Files, filepath.ToSlash(file)), append(m.unknown, unknown...)
+		m.Files, m.unknown = append(m.Files, file), append(m.unknown, unknown...)
 		all = append(all, objects...)
 	}
 	return all, nil

@@ -157,7 +157,8 @@ func TestInitWithOwnManifests(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			home := writeOwn(t, tt.files)
-			args := append([]string{"init", "--manifests", "HOME/billing/deploy"}, tt.args...)
+			args := append([]string{"init", "--manifests", "HOME/billing/deploy", "--manifests",
+				"HOME/billing/deploy/app.yaml"}, tt.args...)
 			got := run(t, home, append(args, "HOME/billing")...)
 			if got.Code != 0 || got.Err != "" || !strings.Contains(got.Out, tt.out) {
 				t.Fatalf("init: %+v", got)
