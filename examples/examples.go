@@ -142,8 +142,7 @@ func (m *Manifests) replacements(name string) []string {
 	if m.Kind == "DaemonSet" {
 		pairs = append(pairs,
 			"deployments.all(d, d.status.updatedReplicas >= 1 && d.status.availableReplicas == d.spec.replicas)",
-			"daemonsets.all(d, d.status.updatedNumberScheduled >= 1 && "+
-				"d.status.numberAvailable == d.status.desiredNumberScheduled)")
+			"daemonsets.all(d, d.status.numberAvailable == d.status.desiredNumberScheduled)")
 	}
 	if m.Service == "" {
 		return append(pairs, service, "")

@@ -75,6 +75,12 @@ func writeOwn(t *testing.T, files map[string]string) (home string) {
 // TestInitWithOwnManifests checks that init --manifests writes scenarios that apply the existing manifests with the
 // names, bases and environment in these manifests, and that lint and run accept the written files unchanged.
 func TestInitWithOwnManifests(t *testing.T) {
+	const (
+		deployments = "          deployments.all(d, d.status.updatedReplicas >= 1 && " +
+			"d.status.availableReplicas == d.spec.replicas) &&\n"
+		serves   = "bases[b].modules.exists(m, m.version != '99.0.0' && m.state == 'ACTIVATED')"
+		allServe = "            bases.all(b, " + serves + ")\n"
+	)
 	bases := `baseName: "shop-base", version: "2.10", metaspace: {max: 576Mi}`
 	tests := []struct {
 		name    string
@@ -82,6 +88,7 @@ func TestInitWithOwnManifests(t *testing.T) {
 		args    []string
 		out     string
 		release []string // the lines of the scenario release that differ from the example
+		broken  string   // a part of the scenario broken-release; empty if there is no such scenario
 	}{
 		{
 			"Deployment", map[string]string{"deploy/app.yaml": ownWorkload, "deploy/service.yaml": ownService,
@@ -99,6 +106,7 @@ func TestInitWithOwnManifests(t *testing.T) {
 				"      release: {kind: Deployment, name: billing-v3, version: 99.0.0}",
 				"    - wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: billing-v3}}",
 			},
+			deployments + allServe,
 		},
 		{
 			"required anti-affinity",
@@ -116,6 +124,7 @@ func TestInitWithOwnManifests(t *testing.T) {
 				`      assert: {cel: "bases.filter(b, bases[b].modules.map(m, m.version + ' ' + m.state) == ` +
 					`['99.0.0 ACTIVATED']).size() == 4"}`,
 			},
+			deployments + "            bases.filter(b, " + serves + ").size() == 4\n",
 		},
 		{
 			"peer, and no Service", map[string]string{"deploy/app.yaml": strings.NewReplacer(
@@ -131,24 +140,40 @@ func TestInitWithOwnManifests(t *testing.T) {
 				"      release: {kind: Deployment, name: billing-v3, version: 99.0.0}",
 				"    - wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: billing-v3}}",
 			},
+			deployments + allServe,
 		},
 		{
-			"DaemonSet of a web module", map[string]string{"deploy/app.yaml": strings.NewReplacer("kind: Deployment",
-				"kind: DaemonSet", "  replicas: 4\n", "", "  strategy:", "  updateStrategy:").Replace(ownWorkload),
-				"deploy/service.yaml": ownService},
-			[]string{"--web", "--env", "dev"},
-			"The scenarios use DaemonSet billing-v3, Service billing-svc, and bases {count: 3,",
+			"DaemonSet", map[string]string{"deploy/app.yaml": strings.NewReplacer("kind: Deployment",
+				"kind: DaemonSet", "  replicas: 4\n", "", "  strategy:", "  updateStrategy:").Replace(ownWorkload)},
+			nil,
+			"The scenarios use DaemonSet billing-v3, no Service, because no selector matches the Pods, and " +
+				"bases {count: 3,",
 			[]string{
-				"  description: A new version becomes active on every base, and the Service loses no request.",
-				"  bases:",
-				"    - {count: 3, installTime: 200ms, web: true, " + bases + ", webPort: 8088}",
-				"  checks: {activeVersion: ignored} # a base answers 404 while it replaces the version",
-				"    - apply: {file: ../deploy/app.yaml}", "    - apply: {file: ../deploy/service.yaml}",
+				"    - {count: 3, installTime: 200ms, " + bases + "}",
+				"    - apply: {file: ../deploy/app.yaml}",
 				"    - wait: {rollout: {apiVersion: apps/v1, kind: DaemonSet, name: billing-v3}}",
-				"    - traffic: {start: {name: service, service: billing-svc, module: billing}}",
+				"    - traffic: {start: {name: bases, via: bases, module: billing}}",
 				"      release: {kind: DaemonSet, name: billing-v3, version: 99.0.0}",
 				"    - wait: {rollout: {apiVersion: apps/v1, kind: DaemonSet, name: billing-v3}}",
 			},
+			"          daemonsets.all(d, d.status.numberAvailable == d.status.desiredNumberScheduled) &&\n" + allServe,
+		},
+		{
+			"web module", map[string]string{"deploy/app.yaml": ownWorkload, "deploy/service.yaml": ownService},
+			[]string{"--web", "--env", "dev"},
+			"The scenarios use Deployment billing-v3, Service billing-svc, and bases {count: 4,",
+			[]string{
+				"  description: A new version becomes active on every base, and the Service loses no request.",
+				"  bases:",
+				"    - {count: 4, installTime: 200ms, web: true, " + bases + ", webPort: 8088}",
+				"  checks: {activeVersion: ignored} # a base answers 404 while it replaces the version",
+				"    - apply: {file: ../deploy/app.yaml}", "    - apply: {file: ../deploy/service.yaml}",
+				"    - wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: billing-v3}}",
+				"    - traffic: {start: {name: service, service: billing-svc, module: billing}}",
+				"      release: {kind: Deployment, name: billing-v3, version: 99.0.0}",
+				"    - wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: billing-v3}}",
+			},
+			"",
 		},
 	}
 	example, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "..", "examples", "module", "scenarios",
@@ -172,6 +197,10 @@ func TestInitWithOwnManifests(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.release, release); diff != "" {
 				t.Errorf("scenario (-want +got):\n%s", diff)
+			}
+			if broken := written["scenarios/broken-release.yaml"]; (broken == "") != (tt.broken == "") ||
+				!strings.Contains(broken, tt.broken) {
+				t.Errorf("broken-release.yaml does not contain %q:\n%s", tt.broken, broken)
 			}
 			env := "prod"
 			if len(tt.args) > 0 {
