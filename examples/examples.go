@@ -84,8 +84,8 @@ type Options struct {
 	// Env is the environment of the module's bases, a DNS label. If it is set, Module also returns a sandbox
 	// configuration, which the Makefile and the workflow file use. Default: dev, the default of sandboxes.
 	Env string
-	// Manifests describes existing manifests, which the scenarios apply instead of the example manifests. Default: the
-	// example manifests.
+	// Manifests describes existing manifests, which the scenarios apply instead of the example manifests. If it is set,
+	// Module returns no README files. Default: the example manifests.
 	Manifests *Manifests
 	// CI selects the CI system whose workflow file is included. Default: none.
 	CI CI
@@ -131,7 +131,6 @@ func (m *Manifests) replacements(name string) []string {
 		"kind: Deployment, name: stock", "kind: " + m.Kind + ", name: " + scalar(m.Workload),
 		"count: 3", fmt.Sprint("count: ", m.Bases()),
 		"manifests scenarios", strings.Join(m.Files, " ") + " scenarios",
-		"- `manifests`", "- `" + strings.Join(m.Files, "`, `") + "`",
 	}
 	if m.Spare {
 		n := fmt.Sprint(m.Replicas)
@@ -194,7 +193,7 @@ func Module(o Options) (map[string][]byte, error) {
 	}
 	if o.Manifests != nil {
 		pairs = append(o.Manifests.replacements(o.Name), pairs...)
-		leftOut = append(leftOut, "manifests/deployment.yaml", "manifests/service.yaml")
+		leftOut = append(leftOut, "manifests/deployment.yaml", "manifests/service.yaml", "README.md", "README-zh_CN.md")
 		for _, f := range o.Manifests.BaseFields {
 			fields += ", " + f[0] + ": " + f[1]
 		}

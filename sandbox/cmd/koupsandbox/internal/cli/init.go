@@ -145,7 +145,7 @@ func (s *commands) printInit(dir string, o examples.Options, files map[string][]
 		case ".gitignore", ".gitlab-ci.yml":
 			printf(s.Out, "; add:\n%s", files[path])
 		case "Makefile":
-			command = "koupsandbox scenario run --up --report-dir reports scenarios"
+			command = makeCommands(files[path])
 			if dir != "." {
 				command = "cd " + shellescape.Quote(dir) + " && " + command
 			}
@@ -162,6 +162,14 @@ func (s *commands) printInit(dir string, o examples.Options, files map[string][]
 		printf(s.Out, "This koupsandbox binary is not a released version: check the version in the CI files, or, on "+
 			"GitHub, use the steps in the comments, which build koupsandbox.\n")
 	}
+}
+
+// makeCommands returns the commands of the targets lint and test in the Makefile, as one command line.
+func makeCommands(makefile []byte) string {
+	_, text, _ := strings.Cut(string(makefile), "test: lint\n\t")
+	test, text, _ := strings.Cut(text, "\nlint:\n\t")
+	lint, _, _ := strings.Cut(text, "\n")
+	return lint + " && " + test
 }
 
 // moduleName returns the module name from the flag. Without the flag, it returns the name of the directory.

@@ -39,6 +39,12 @@ type ownModule struct {
 	unknown, omitted []string
 }
 
+// ownObject is an object in a manifest file.
+type ownObject struct {
+	*unstructured.Unstructured
+	file string
+}
+
 // readModule reads the module from the manifests in paths, which are files and directories below dir.
 func (s *commands) readModule(dir string, paths []string) (*ownModule, error) {
 	m := &ownModule{}
@@ -58,7 +64,7 @@ var plainPath = regexp.MustCompile(`^[\w./-]+$`)
 
 // readObjects returns the objects in the manifests, and adds their files and unknown kinds to m. It omits files that
 // contain only objects of unknown kinds, such as a kustomization.yaml.
-func (s *commands) readObjects(dir string, paths []string, m *ownModule) (all []*unstructured.Unstructured, err error) {
+func (s *commands) readObjects(dir string, paths []string, m *ownModule) (all []ownObject, err error) {
 	if slices.Contains(paths, "-") {
 		return nil, usageError{fmt.Errorf("--manifests requires files, because the scenarios apply them; write the " +
 			"manifests to a file")}
@@ -100,7 +106,9 @@ func (s *commands) readObjects(dir string, paths []string, m *ownModule) (all []
 			continue
 		}
 		m.Files, m.unknown = append(m.Files, file), append(m.unknown, unknown...)
-		all = append(all, objects...)
+		for _, o := range objects {
+			all = append(all, ownObject{o, file})
+		}
 	}
 	return all, nil
 }
@@ -119,7 +127,7 @@ func decodeObjects(in lint.Input) (objects []*unstructured.Unstructured, err err
 }
 
 // findWorkload sets the workload of m, and returns its Pod template.
-func (m *ownModule) findWorkload(objects []*unstructured.Unstructured) (*corev1.PodTemplateSpec, error) {
+func (m *ownModule) findWorkload(objects []ownObject) (*corev1.PodTemplateSpec, error) {
 	var found []string
 	var template *corev1.PodTemplateSpec
 	for _, o := range objects {
@@ -152,7 +160,7 @@ func (m *ownModule) findWorkload(objects []*unstructured.Unstructured) (*corev1.
 			if c.Name == "" {
 				continue
 			}
-			found = append(found, fmt.Sprintf("%s of %s %s", c.Name, o.GetKind(), o.GetName()))
+			found = append(found, fmt.Sprintf("%s of %s %s in %s", c.Name, o.GetKind(), o.GetName(), o.file))
 			m.name = c.Name
 		}
 		m.Kind, m.Workload, m.Replicas, template = o.GetKind(), o.GetName(), replicas, t
@@ -164,12 +172,12 @@ func (m *ownModule) findWorkload(objects []*unstructured.Unstructured) (*corev1.
 			strings.Join(slices.Concat(m.Files, m.omitted), ", "), labels.Component, labels.Module)}
 	case len(found) > 1:
 		return nil, usageError{fmt.Errorf("--manifests supports one module, but the files contain %d: %s; select the "+
-			"files of one module", len(found), strings.Join(found, ", "))}
+			"files of one module and one environment", len(found), strings.Join(found, ", "))}
 	}
 	return template, nil
 }
 
-func invalidObject(o *unstructured.Unstructured, err error) error {
+func invalidObject(o ownObject, err error) error {
 	return fmt.Errorf("%s %s is invalid: %w; to find the line, run: koupsandbox scenario lint", o.GetKind(),
 		o.GetName(), err)
 }
@@ -224,7 +232,7 @@ func (m *ownModule) readTemplate(t *corev1.PodTemplateSpec) {
 }
 
 // findService sets the Service of m, and the port of the bases to which it sends requests.
-func (m *ownModule) findService(objects []*unstructured.Unstructured, t *corev1.PodTemplateSpec) error {
+func (m *ownModule) findService(objects []ownObject, t *corev1.PodTemplateSpec) error {
 	for _, o := range objects {
 		if o.GetAPIVersion() != "v1" || o.GetKind() != "Service" {
 			continue
@@ -274,8 +282,8 @@ func (m *ownModule) describe() string {
 	text := fmt.Sprintf("The scenarios use %s %s, %s, and bases {count: %d%s}.\n", m.Kind, m.Workload, service,
 		m.Bases(), fields)
 	if m.Spare {
-		text += "One base is a spare, because the required anti-affinity excludes bases with an old Pod. The " +
-			"scenarios send requests only to the Service.\n"
+		text += fmt.Sprintf("One base is a spare, because the required anti-affinity excludes bases with an old Pod: a "+
+			"pass requires at least %d bases in production. The scenarios send requests only to the Service.\n", m.Bases())
 	}
 	if len(m.omitted) > 0 {
 		text += fmt.Sprintf("They do not apply %s, because a sandbox does not have its kinds.\n",

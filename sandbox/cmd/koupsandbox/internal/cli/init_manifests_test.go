@@ -76,10 +76,11 @@ func writeOwn(t *testing.T, files map[string]string) (home string) {
 // names, bases and environment in these manifests, and that lint and run accept the written files unchanged.
 func TestInitWithOwnManifests(t *testing.T) {
 	const (
-		deployments = "          deployments.all(d, d.status.updatedReplicas >= 1 && " +
-			"d.status.availableReplicas == d.spec.replicas) &&\n"
+		stands      = "    - name: the release stands still, and all replicas are available\n      assert: {cel: \""
+		deployments = stands + "deployments.all(d, d.status.updatedReplicas >= 1 && " +
+			"d.status.availableReplicas == d.spec.replicas)\"}\n"
 		serves   = "bases[b].modules.exists(m, m.version != '99.0.0' && m.state == 'ACTIVATED')"
-		allServe = "            bases.all(b, " + serves + ")\n"
+		allServe = "        cel: \"bases.all(b, " + serves + ")\"\n        for: 2s\n"
 	)
 	bases := `baseName: "shop-base", version: "2.10", metaspace: {max: 576Mi}`
 	tests := []struct {
@@ -106,7 +107,7 @@ func TestInitWithOwnManifests(t *testing.T) {
 				"      release: {kind: Deployment, name: billing-v3, version: 99.0.0}",
 				"    - wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: billing-v3}}",
 			},
-			deployments + allServe,
+			allServe + deployments,
 		},
 		{
 			"required anti-affinity",
@@ -124,7 +125,7 @@ func TestInitWithOwnManifests(t *testing.T) {
 				`      assert: {cel: "bases.filter(b, bases[b].modules.map(m, m.version + ' ' + m.state) == ` +
 					`['99.0.0 ACTIVATED']).size() == 4"}`,
 			},
-			deployments + "            bases.filter(b, " + serves + ").size() == 4\n",
+			"        cel: \"bases.filter(b, " + serves + ").size() == 4\"\n        for: 2s\n" + deployments,
 		},
 		{
 			"peer, and no Service", map[string]string{"deploy/app.yaml": strings.NewReplacer(
@@ -140,7 +141,7 @@ func TestInitWithOwnManifests(t *testing.T) {
 				"      release: {kind: Deployment, name: billing-v3, version: 99.0.0}",
 				"    - wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: billing-v3}}",
 			},
-			deployments + allServe,
+			allServe + deployments,
 		},
 		{
 			"DaemonSet", map[string]string{"deploy/app.yaml": strings.NewReplacer("kind: Deployment",
@@ -156,7 +157,7 @@ func TestInitWithOwnManifests(t *testing.T) {
 				"      release: {kind: DaemonSet, name: billing-v3, version: 99.0.0}",
 				"    - wait: {rollout: {apiVersion: apps/v1, kind: DaemonSet, name: billing-v3}}",
 			},
-			"          daemonsets.all(d, d.status.numberAvailable == d.status.desiredNumberScheduled) &&\n" + allServe,
+			allServe + stands + "daemonsets.all(d, d.status.numberAvailable == d.status.desiredNumberScheduled)\"}\n",
 		},
 		{
 			"web module", map[string]string{"deploy/app.yaml": ownWorkload, "deploy/service.yaml": ownService},
@@ -213,15 +214,16 @@ func TestInitWithOwnManifests(t *testing.T) {
 			for name, contains := range map[string]string{
 				"Makefile":                        "lint --env " + env + " " + files + " scenarios\n",
 				".github/workflows/scenarios.yml": "lint: --env " + env + " " + files + " scenarios\n",
-				"README.md":                       "- `" + strings.ReplaceAll(files, " ", "`, `") + "`: ",
 				"sandbox.yaml":                    "  env: " + env + "\n",
 			} {
 				if !strings.Contains(written[name], contains) {
 					t.Errorf("%s does not contain %q:\n%s", name, contains, written[name])
 				}
 			}
-			if _, exists := written["manifests/deployment.yaml"]; exists {
-				t.Error("the example manifests were written")
+			for _, name := range []string{"manifests/deployment.yaml", "README.md"} {
+				if _, exists := written[name]; exists {
+					t.Errorf("%s was written", name)
+				}
 			}
 			plan := run(t, home, "scenario", "run", "--dry-run", "HOME/billing/scenarios")
 			if plan.Code != 0 || !strings.Contains(plan.Out, "all are valid") {
