@@ -282,8 +282,8 @@ func (m *ownModule) describe() string {
 	text := fmt.Sprintf("The scenarios use %s %s, %s, and bases {count: %d%s}.\n", m.Kind, m.Workload, service,
 		m.Bases(), fields)
 	if m.Spare {
-		text += fmt.Sprintf("One base is a spare, because the required anti-affinity excludes bases with an old Pod: a "+
-			"pass requires at least %d bases in production. The scenarios send requests only to the Service.\n", m.Bases())
+		text += fmt.Sprintf("One base is a spare, because the required anti-affinity excludes bases with an old Pod: "+
+			"production needs at least %d bases. The scenarios send requests only to the Service.\n", m.Bases())
 	}
 	if len(m.omitted) > 0 {
 		text += fmt.Sprintf("They do not apply %s, because a sandbox does not have its kinds.\n",

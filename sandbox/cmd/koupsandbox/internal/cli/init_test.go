@@ -220,8 +220,8 @@ func TestInitInARepository(t *testing.T) {
 	check.Must(t, os.Remove(filepath.Join(dir, "README.md")))
 	check.Must(t, os.Symlink(filepath.Join(home, "nowhere"), filepath.Join(dir, "README.md")))
 	got := run(t, home, "init", "--ci", "none", "--env", "dev", "HOME/order")
-	command := "\nRun its scenarios with: cd HOME/order && koupsandbox scenario lint --env dev manifests scenarios && " +
-		"koupsandbox scenario run --up --report-dir reports scenarios --config sandbox.yaml\n"
+	command := "\nRun its scenarios with: cd HOME/order && koupsandbox scenario lint --env dev manifests scenarios" +
+		" && koupsandbox scenario run --up --report-dir reports scenarios --config sandbox.yaml\n"
 	if got.Code != 0 || !strings.Contains(got.Out, command) || !strings.Contains(got.Out, "README.md already") ||
 		!strings.Contains(got.Out, ".gitignore already exists and was not changed; add:\n/reports/\n") {
 		t.Errorf("init: %+v", got)
