@@ -122,8 +122,7 @@ func (s *commands) module(c *cli.Context, dir string) (*ownModule, string, error
 	if err != nil {
 		return nil, "", err
 	}
-	name, err := moduleName(own.name, dir)
-	return own, name, err
+	return own, own.name, checkModuleName(own.name, "the name of the container", "")
 }
 
 // printInit prints the files of the module, the existing files in kept, the description, and the command that runs the
@@ -182,14 +181,20 @@ func moduleName(nameFlagValue, dir string) (string, error) {
 		}
 		name, source, fix = filepath.Base(path), "the directory name", "; set --name"
 	}
+	return name, checkModuleName(name, source, fix)
+}
+
+// checkModuleName returns an error if a name from source cannot be the name of a module in the example files. fix is
+// the end of the error.
+func checkModuleName(name, source, fix string) error {
 	if err := v1alpha1.ValidateName(name); err != nil {
-		return "", usageError{fmt.Errorf("%s %q %w%s", source, name, err, fix)}
+		return usageError{fmt.Errorf("%s %q %w%s", source, name, err, fix)}
 	}
 	var value any
 	if err := yaml.Unmarshal([]byte(name), &value); err != nil || value != any(name) {
-		return "", usageError{fmt.Errorf("%s %q is not a string in YAML; choose another name", source, name)}
+		return usageError{fmt.Errorf("%s %q is not a string in YAML; choose another name", source, name)}
 	}
-	return name, nil
+	return nil
 }
 
 // common lists files that a repository often has for other purposes. If one of them exists, init works without it.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	apilabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
@@ -57,7 +59,15 @@ func (s *commands) readModule(dir string, paths []string) (*ownModule, error) {
 		return nil, err
 	}
 	m.readTemplate(template)
-	return m, m.findService(objects, template)
+	if err := m.findService(objects, template); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{m.Workload, cmp.Or(m.Service, m.Workload)} {
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			return nil, usageError{fmt.Errorf("the name %q is invalid: %s", name, strings.Join(problems, "; "))}
+		}
+	}
+	return m, nil
 }
 
 var plainPath = regexp.MustCompile(`^[\w./-]+$`)

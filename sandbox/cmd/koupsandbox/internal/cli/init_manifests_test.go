@@ -241,9 +241,12 @@ func TestInitRejectsOwnManifests(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no module":      {replaced(": module}", ": vnode}"), nil, "no Deployment module deploy/app.yaml"},
-		"two modules":    {replaced("- name: b", "- name: other\n        - name: b"), nil, "billing other 2"},
-		"two workloads":  {ownWorkload + "---" + replaced("billing-v3", "v4"), nil, "billing-v3 v4"},
+		"no module":     {replaced(": module}", ": vnode}"), nil, "no Deployment module deploy/app.yaml"},
+		"two modules":   {replaced("- name: b", "- name: other\n        - name: b"), nil, "billing other 2"},
+		"two workloads": {ownWorkload + "---" + replaced("billing-v3", "v4"), nil, "billing-v3 v4"},
+		"invalid name":  {replaced("billing-v3", `"x}, y: {z"`), nil, `"x}, y: {z"`},
+		"invalid module name": {replaced("- name: billing\n", "- name: Bill.ing\n"), nil,
+			`container "Bill.ing" 63`},
 		"no object":      {"# empty", nil, "no Deployment"},
 		"not YAML":       {"a: [", nil, "app.yaml:1"},
 		"template":       {"metadata: {{ name }}", nil, "no Deployment deploy/app.yaml"},
