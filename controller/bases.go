@@ -127,7 +127,7 @@ func (c *Controller) reportConnectivity(n base.ConnectivityEvent) {
 		c.logger.Warn("this process was suspended; missed heartbeats are ignored until bases can answer",
 			append(attrs, "for", n.Duration)...)
 	case n.Reason == base.ControllerBehind:
-		c.logger.Warn("messages of bases arrive late or are lost because this process or the broker is overloaded; "+
+		c.logger.Warn("messages from bases arrive late or are lost because this process or the broker is overloaded; "+
 			"missed heartbeats are ignored", attrs...)
 	default:
 		c.logger.Warn("bases cannot be observed; missed heartbeats are ignored", attrs...)

@@ -46,8 +46,8 @@ const (
 // ciFiles maps each CI system to its workflow file. Module omits the workflow files of all other CI systems.
 var ciFiles = map[CI]string{GitHub: ".github/workflows/scenarios.yml", GitLab: ".gitlab-ci.yml"}
 
-// toBases is the step that sends requests to each base. newVersion and oldVersion are the conditions on a base during
-// and after a release.
+// toBases is the step that sends requests to each base. newVersion is true for a base that has only version 99.0.0, and
+// oldVersion for a base on which another version is active.
 const (
 	toBases    = "    - traffic: {start: {name: bases, via: bases, module: stock}}\n"
 	newVersion = "bases[b].modules.map(m, m.version + ' ' + m.state) == ['99.0.0 ACTIVATED']"
@@ -134,7 +134,7 @@ func (m *Manifests) replacements(name string) []string {
 	}
 	if m.Spare {
 		n := fmt.Sprint(m.Replicas)
-		pairs = append(pairs, toBases, "", "every base serves", n+" bases serve",
+		pairs = append(pairs, toBases, "", "active on every base", "active", "every base serves", n+" bases serve",
 			"bases.all(b, "+newVersion+")", "bases.filter(b, "+newVersion+").size() == "+n,
 			"bases.all(b, "+oldVersion+")", "bases.filter(b, "+oldVersion+").size() == "+n)
 	}

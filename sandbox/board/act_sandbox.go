@@ -155,7 +155,7 @@ func duration(p params, name string) (basefault.Duration, error) {
 	}
 	d, err := time.ParseDuration(p[name])
 	if err != nil || d < 0 {
-		return 0, invalid("%s must be a time such as 2s or 500ms", name)
+		return 0, invalid("%s must be a duration, for example 2s or 500ms", name)
 	}
 	return basefault.Duration(d), nil
 }

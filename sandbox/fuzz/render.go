@@ -300,7 +300,7 @@ func (r *renderer) operate(m Action) {
 			r.add("", v1alpha1.Action{
 				Sleep: &v1alpha1.Sleep{For: metav1.Duration{Duration: r.s.scaleDuration(triggerTimeout)},
 					OrUntil: noPods,
-					Reason:  "until no Pod of the deleted object is created"}})
+					Reason:  "until all Pods of the deleted object are gone or terminating"}})
 		}
 		c.newest++
 		c.version, c.image = c.newest, 0

@@ -509,9 +509,9 @@ var (
 		"{module} 未能安装到 {base}：那里的另一个模块或版本使用了相同的 web context path /{path} ({message})",
 		"give each version of a web module its own web context path, or uninstall the old version first: set the "+
 			"annotation "+labels.InstallStrategy+": "+labels.UninstallThenInstall+" in the Pod template; each base "+
-			"then has no version until the new version is installed",
+			"has no version of the module while it is being updated",
 		"为 Web 模块的每个版本设置各自的 web context path，或先卸载老版本：在 Pod 模板中设置 annotation "+
-			labels.InstallStrategy+": "+labels.UninstallThenInstall+"；在新版本安装完成之前，基座上没有任何版本")
+			labels.InstallStrategy+": "+labels.UninstallThenInstall+"；各基座在更新期间没有该模块的任何版本")
 	msgModuleBroken = answer(ModuleBroken,
 		"module {module} is BROKEN on {base}: {message}",
 		"模块 {module} 在 {base} 上为 BROKEN：{message}",

@@ -50,7 +50,7 @@ func ruleOf(id string) rule {
 var rules = []rule{
 	{"affinity-missing", Warning, "A module Pod selects its bases",
 		"The scheduler puts a Pod on any Node whose taints it tolerates. A base of another\nname or version may not " +
-			"be able to run the module. The module release document\nrequires the affinity.",
+			"be able to run the module. The Koupleless module release\ndocument requires a node affinity for the base name and version.",
 		text("select bases by base.koupleless.io/name and base.koupleless.io/version, with nodeAffinity "+
 			"or nodeSelector",
 			"用 nodeAffinity 或 nodeSelector 按 base.koupleless.io/name 和 base.koupleless.io/version 选择基座")},
@@ -218,8 +218,8 @@ var rules = []rule{
 		text("tolerate schedule.koupleless.io/node-env with the value of your environment and the effect NoExecute",
 			"容忍 schedule.koupleless.io/node-env，值为自己的环境，effect 为 NoExecute")},
 	{"toleration-other-env", Error, "Module Pods tolerate the taint of their own environment",
-		"Bases of an environment have the taint schedule.koupleless.io/node-env=ENV. The Pod\nin the principle " +
-			"document tolerates the taint of test, but the Node in the same example belongs to dev.",
+		"Bases of an environment have the taint schedule.koupleless.io/node-env=ENV. In an\nexample of the " +
+			"Koupleless documentation, the Pod tolerates the environment test, but the\nNode belongs to dev.",
 		text("tolerate the taint of that environment, or set --env and spec.env to your environment",
 			"容忍该环境，或把 --env 和 spec.env 设为自己的环境")},
 	{"toleration-virtual-node", Error, "Module Pods tolerate schedule.koupleless.io/virtual-node",

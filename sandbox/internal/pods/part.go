@@ -46,8 +46,8 @@ func (p *Pods) Act(ctx context.Context, name string, action supervise.Action) er
 		_, err := all[i].waitConnected(ctx)
 		return err
 	default:
-		return supervise.Refuse("cannot %s %s: it is a Pod, which Kubernetes restarts; use kill, or start to wait "+
-			"until the Pod is available", action, name)
+		return supervise.Refuse("cannot %s %s: it is a Pod, which Kubernetes restarts; to stop it, use kill; "+
+			"to wait until it is available, use start", action, name)
 	}
 }
 

@@ -46,6 +46,6 @@ func (t *Tunnel) clear(client paho.Client, m paho.Message) {
 	if !m.Retained() || !t.opts.ClearRetained {
 		return
 	}
-	t.opts.Logger.Info("removing a retained message of an earlier controller", "topic", m.Topic())
+	t.opts.Logger.Info("removing a retained message from an earlier controller", "topic", m.Topic())
 	client.Publish(m.Topic(), 1, true, "") // if it is lost, the next start removes the message
 }

@@ -46,8 +46,9 @@ func MoveIntoRun(objects []*unstructured.Unstructured) (err error) {
 	for _, o := range objects {
 		key, namespace := o.GroupVersionKind().GroupKind().String()+" "+o.GetName(), o.GetNamespace()
 		if other, exists := namespaces[key]; exists && other != namespace {
-			err = fmt.Errorf("%s %s is in the namespaces %q and %q, but a run creates all objects in its own "+
-				"namespace; remove one of the two objects", o.GetKind(), o.GetName(), other, namespace)
+			err = fmt.Errorf("%s %s exists in two namespaces, %q and %q (\"\": not set), but a run creates all "+
+				"objects in its own namespace; remove one of the two objects", o.GetKind(), o.GetName(),
+				other, namespace)
 		}
 		namespaces[key] = namespace
 		unstructured.RemoveNestedField(o.Object, "metadata", "namespace")

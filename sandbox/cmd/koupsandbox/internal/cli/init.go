@@ -26,19 +26,20 @@ func (s *commands) init() *cli.Command {
 		Usage:     "create a repository with the manifests, scenarios and CI configuration of a module",
 		ArgsUsage: "[DIR]",
 		Description: describe(
-			`The default of DIR is the current directory. Existing files are not changed. The created
-scenarios pass without changes. To run them, use: make test`,
+			`The default of DIR is the current directory. Existing files are not changed. With the example
+manifests, the created scenarios pass without changes. To run them, use: make test`,
 			"koupsandbox init order", "koupsandbox init --ci gitlab --env test stock",
 			"koupsandbox init --manifests deploy"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: nameFlag, Usage: "`NAME`: name of the module",
-				DefaultText: "the name of the directory, or of the module in --manifests",
+				DefaultText: "the name of the module in --manifests, or of the directory",
 				Category:    outputCategory},
 			&cli.StringFlag{Name: "env",
-				Usage:       "`ENV`: environment of the module's bases; if it is set, sandbox.yaml is also created",
-				DefaultText: "dev, or the environment in --manifests", Category: outputCategory},
-			&cli.StringSliceFlag{Name: manifestsFlag, Usage: "`PATH`: file or directory of your manifests, which the " +
-				"scenarios apply instead of example manifests; can be repeated", Category: outputCategory},
+				Usage: "`ENV`: environment of the module's bases; sandbox.yaml is also created, unless the " +
+					"default is dev",
+				DefaultText: "the environment in --manifests, or dev", Category: outputCategory},
+			&cli.StringSliceFlag{Name: manifestsFlag, Usage: "`PATH`: file or directory with your manifests, which " +
+				"the scenarios apply instead of example manifests; can be repeated", Category: outputCategory},
 			&cli.BoolFlag{Name: "web", Usage: "the versions of the module share a web context path",
 				Category: outputCategory},
 			&cli.StringFlag{Name: "ci", Usage: "`SYSTEM`: CI system that runs the scenarios: github, gitlab or none",
@@ -70,8 +71,8 @@ func (s *commands) runInit(c *cli.Context, list []string) error {
 		}
 		if (o.Web || own.Spare) && own.Service == "" {
 			return usageError{fmt.Errorf("the scenarios of this module send requests only to its Service, but no "+
-				"Service in %s selects the Pods of %s %s; add the file of the Service", strings.Join(own.Files, ", "),
-				own.Kind, own.Workload)}
+				"Service in %s selects the Pods of %s %s; add the manifest of the Service to --manifests",
+				strings.Join(own.Files, ", "), own.Kind, own.Workload)}
 		}
 	}
 	if c.IsSet("env") || o.Env != "" {
@@ -156,7 +157,7 @@ func (s *commands) printInit(dir string, o examples.Options, files map[string][]
 			printf(s.Out, ".\n")
 		}
 	}
-	printf(s.Out, "%s\nRun its scenarios with: %s\n", description, command)
+	printf(s.Out, "%s\nRun the scenarios with: %s\n", description, command)
 	if o.CI != examples.None && o.Version == "" {
 		printf(s.Out, "This koupsandbox binary is not a released version: check the version in the CI files, or, on "+
 			"GitHub, use the steps in the comments, which build koupsandbox.\n")
@@ -185,7 +186,7 @@ func moduleName(nameFlagValue, dir string) (string, error) {
 }
 
 // checkModuleName returns an error if a name from source cannot be the name of a module in the example files. fix is
-// the end of the error.
+// appended to the error message.
 func checkModuleName(name, source, fix string) error {
 	if err := v1alpha1.ValidateName(name); err != nil {
 		return usageError{fmt.Errorf("%s %q %w%s", source, name, err, fix)}

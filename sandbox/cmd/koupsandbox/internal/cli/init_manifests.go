@@ -32,10 +32,11 @@ import (
 // manifestsFlag is the flag for existing manifests of a module.
 const manifestsFlag = "manifests"
 
-// ownModule is what init reads from existing manifests of a module.
+// ownModule is a module in existing manifests.
 type ownModule struct {
 	examples.Manifests
-	// name is the name of the module, and env the environment that its Pods tolerate; empty if they tolerate all.
+	// name is the name of the module, and env the environment that its Pods tolerate; empty if the
+	// Pods tolerate all environments or have no such toleration.
 	name, env string
 	// unknown lists the kinds in Files that a sandbox does not have. omitted lists files with only such kinds.
 	unknown, omitted []string
@@ -62,9 +63,10 @@ func (s *commands) readModule(dir string, paths []string) (*ownModule, error) {
 	if err := m.findService(objects, template); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{m.Workload, cmp.Or(m.Service, m.Workload)} {
+	for kind, name := range map[string]string{m.Kind: m.Workload, "Service": cmp.Or(m.Service, m.Workload)} {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			return nil, usageError{fmt.Errorf("the name %q is invalid: %s", name, strings.Join(problems, "; "))}
+			return nil, usageError{fmt.Errorf("the name %q of the %s is invalid: %s", name, kind,
+				strings.Join(problems, "; "))}
 		}
 	}
 	return m, nil
@@ -99,7 +101,7 @@ func (s *commands) readObjects(dir string, paths []string, m *ownModule) (all []
 		}
 		file = filepath.ToSlash(file)
 		if slices.Contains(m.Files, file) || slices.Contains(m.omitted, file) {
-			continue // a directory and a file in this directory
+			continue // already read, for example from its directory
 		}
 		objects, err := decodeObjects(in)
 		if err != nil {
@@ -177,8 +179,8 @@ func (m *ownModule) findWorkload(objects []ownObject) (*corev1.PodTemplateSpec, 
 	}
 	switch {
 	case len(found) == 0:
-		return nil, usageError{fmt.Errorf("--manifests contains no Deployment or DaemonSet with a module (files: %s); "+
-			"the Pod template must have a container and the label %s: %s",
+		return nil, usageError{fmt.Errorf("the manifests contain no Deployment or DaemonSet with a module (files: "+
+			"%s); the Pod template must have a container and the label %s: %s",
 			strings.Join(slices.Concat(m.Files, m.omitted), ", "), labels.Component, labels.Module)}
 	case len(found) > 1:
 		return nil, usageError{fmt.Errorf("--manifests supports one module, but the files contain %d: %s; select the "+
@@ -188,8 +190,8 @@ func (m *ownModule) findWorkload(objects []ownObject) (*corev1.PodTemplateSpec, 
 }
 
 func invalidObject(o ownObject, err error) error {
-	return fmt.Errorf("%s %s is invalid: %w; to find the line, run: koupsandbox scenario lint", o.GetKind(),
-		o.GetName(), err)
+	return fmt.Errorf("%s %s is invalid: %w; to find the line, run: koupsandbox scenario lint %s", o.GetKind(),
+		o.GetName(), err, o.file)
 }
 
 // readTemplate sets the fields of the bases on which the Pods can run, and the environment of m.
@@ -266,7 +268,7 @@ func (m *ownModule) findService(objects []ownObject, t *corev1.PodTemplateSpec) 
 			i := slices.IndexFunc(ports, func(p corev1.ContainerPort) bool { return p.Name == target.StrVal })
 			if i < 0 {
 				return usageError{fmt.Errorf("the Service %s has the targetPort %q, but the module %s has no port "+
-					"with this name; add it to ports of the container, or use a number", m.Service, target.StrVal,
+					"with this name; add it to the ports of the container, or use a number", m.Service, target.StrVal,
 					m.name)}
 			}
 			port = ports[i].ContainerPort
@@ -279,29 +281,30 @@ func (m *ownModule) findService(objects []ownObject, t *corev1.PodTemplateSpec) 
 	return nil
 }
 
-// describe describes what the scenarios use.
+// describe returns a description of the objects and bases that the scenarios use.
 func (m *ownModule) describe() string {
 	fields := ""
 	for _, f := range m.BaseFields {
 		fields += ", " + f[0] + ": " + f[1]
 	}
-	service := "no Service, because no selector matches the Pods"
-	if m.Service != "" {
-		service = "Service " + m.Service
+	text := fmt.Sprintf("The scenarios use %s %s and these bases: {count: %d%s}.\n", m.Kind, m.Workload, m.Bases(),
+		fields)
+	if m.Service == "" {
+		text += "No Service selects its Pods, so they send requests only to the bases.\n"
+	} else {
+		text += "They send requests to Service " + m.Service + ".\n"
 	}
-	text := fmt.Sprintf("The scenarios use %s %s, %s, and bases {count: %d%s}.\n", m.Kind, m.Workload, service,
-		m.Bases(), fields)
 	if m.Spare {
 		text += fmt.Sprintf("One base is a spare, because the required anti-affinity excludes bases with an old Pod: "+
-			"production needs at least %d bases. The scenarios send requests only to the Service.\n", m.Bases())
+			"production needs at least %d bases.\n", m.Bases())
 	}
 	if len(m.omitted) > 0 {
-		text += fmt.Sprintf("They do not apply %s, because a sandbox does not have its kinds.\n",
+		text += fmt.Sprintf("They omit these files, because a sandbox does not support their kinds: %s.\n",
 			strings.Join(m.omitted, ", "))
 	}
 	if len(m.unknown) > 0 {
-		text += fmt.Sprintf("A sandbox does not have these kinds: %s. Move their objects to other files, or apply "+
-			"their CustomResourceDefinition first.\n",
+		text += fmt.Sprintf("A sandbox does not support these kinds: %s. Move their objects to files that are not in "+
+			"--manifests, or apply their CustomResourceDefinition first.\n",
 			strings.Join(slices.Compact(slices.Sorted(slices.Values(m.unknown))), ", "))
 	}
 	return text

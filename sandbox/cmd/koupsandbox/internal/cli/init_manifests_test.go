@@ -76,7 +76,8 @@ func writeOwn(t *testing.T, files map[string]string) (home string) {
 // names, bases and environment in these manifests, and that lint and run accept the written files unchanged.
 func TestInitWithOwnManifests(t *testing.T) {
 	const (
-		stands      = "    - name: the release stands still, and all replicas are available\n      assert: {cel: \""
+		stands = "    - name: the rollout does not progress, and all replicas are available\n" +
+			"      assert: {cel: \""
 		deployments = stands + "deployments.all(d, d.status.updatedReplicas >= 1 && " +
 			"d.status.availableReplicas == d.spec.replicas)\"}\n"
 		serves   = "bases[b].modules.exists(m, m.version != '99.0.0' && m.state == 'ACTIVATED')"
@@ -95,9 +96,9 @@ func TestInitWithOwnManifests(t *testing.T) {
 			"Deployment", map[string]string{"deploy/app.yaml": ownWorkload, "deploy/service.yaml": ownService,
 				"deploy/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"},
 			nil,
-			"The scenarios use Deployment billing-v3, Service billing-svc, and bases {count: 4, " + bases +
-				", webPort: 8088}.\nThey do not apply deploy/kustomization.yaml, because a sandbox does not have its " +
-				"kinds.\n",
+			"The scenarios use Deployment billing-v3 and these bases: {count: 4, " + bases + ", webPort: 8088}.\n" +
+				"They send requests to Service billing-svc.\nThey omit these files, because a sandbox does not " +
+				"support their kinds: deploy/kustomization.yaml.\n",
 			[]string{
 				"    - {count: 4, installTime: 200ms, " + bases + ", webPort: 8088}",
 				"    - apply: {file: ../deploy/app.yaml}", "    - apply: {file: ../deploy/service.yaml}",
@@ -113,8 +114,10 @@ func TestInitWithOwnManifests(t *testing.T) {
 			"required anti-affinity",
 			map[string]string{"deploy/app.yaml": required.Replace(ownWorkload) + "---" + ownService},
 			nil,
-			"and bases {count: 5, " + bases + ", webPort: 8088}.\nOne base is a spare,",
+			"and these bases: {count: 5, " + bases + ", webPort: 8088}.\nThey send requests to Service billing-svc.\n" +
+				"One base is a spare,",
 			[]string{
+				"  description: A new version becomes active, and no request is lost.",
 				"    - {count: 5, installTime: 200ms, " + bases + ", webPort: 8088}",
 				"    - apply: {file: ../deploy/app.yaml}",
 				"    - wait: {rollout: {apiVersion: apps/v1, kind: Deployment, name: billing-v3}}",
@@ -131,8 +134,8 @@ func TestInitWithOwnManifests(t *testing.T) {
 			"peer, and no Service", map[string]string{"deploy/app.yaml": strings.NewReplacer(
 				"shop}", "shop, labels: {virtual-kubelet.koupleless.io/strategy: peer}}").Replace(ownWorkload)},
 			nil,
-			"The scenarios use Deployment billing-v3, no Service, because no selector matches the Pods, and " +
-				"bases {count: 3,",
+			"The scenarios use Deployment billing-v3 and these bases: {count: 3, " + bases + "}.\nNo Service selects " +
+				"its Pods, so they send requests only to the bases.\n",
 			[]string{
 				"    - {count: 3, installTime: 200ms, " + bases + "}",
 				"    - apply: {file: ../deploy/app.yaml}",
@@ -147,8 +150,7 @@ func TestInitWithOwnManifests(t *testing.T) {
 			"DaemonSet", map[string]string{"deploy/app.yaml": strings.NewReplacer("kind: Deployment",
 				"kind: DaemonSet", "  replicas: 4\n", "", "  strategy:", "  updateStrategy:").Replace(ownWorkload)},
 			nil,
-			"The scenarios use DaemonSet billing-v3, no Service, because no selector matches the Pods, and " +
-				"bases {count: 3,",
+			"The scenarios use DaemonSet billing-v3 and these bases: {count: 3,",
 			[]string{
 				"    - {count: 3, installTime: 200ms, " + bases + "}",
 				"    - apply: {file: ../deploy/app.yaml}",
@@ -162,7 +164,7 @@ func TestInitWithOwnManifests(t *testing.T) {
 		{
 			"web module", map[string]string{"deploy/app.yaml": ownWorkload, "deploy/service.yaml": ownService},
 			[]string{"--web", "--env", "dev"},
-			"The scenarios use Deployment billing-v3, Service billing-svc, and bases {count: 4,",
+			"The scenarios use Deployment billing-v3 and these bases: {count: 4,",
 			[]string{
 				"  description: A new version becomes active on every base, and the Service loses no request.",
 				"  bases:",

@@ -203,7 +203,7 @@ func TestInitInARepository(t *testing.T) {
 		if got.Code != 0 || strings.Contains(got.Out, ".gitignore already") || strings.Contains(got.Out, "zh_CN") ||
 			!strings.Contains(got.Out, "\nHOME/order/README.md already exists and was not changed.\n") ||
 			!strings.Contains(got.Out, "/.gitlab-ci.yml already exists and was not changed; add:\ninclude:\n") ||
-			!strings.Contains(got.Out, "\nRun its scenarios with: make -C HOME/order test\n") {
+			!strings.Contains(got.Out, "\nRun the scenarios with: make -C HOME/order test\n") {
 			t.Errorf("init: %+v", got)
 		}
 	}
@@ -220,7 +220,7 @@ func TestInitInARepository(t *testing.T) {
 	check.Must(t, os.Remove(filepath.Join(dir, "README.md")))
 	check.Must(t, os.Symlink(filepath.Join(home, "nowhere"), filepath.Join(dir, "README.md")))
 	got := run(t, home, "init", "--ci", "none", "--env", "dev", "HOME/order")
-	command := "\nRun its scenarios with: cd HOME/order && koupsandbox scenario lint --env dev manifests scenarios" +
+	command := "\nRun the scenarios with: cd HOME/order && koupsandbox scenario lint --env dev manifests scenarios" +
 		" && koupsandbox scenario run --up --report-dir reports scenarios --config sandbox.yaml\n"
 	if got.Code != 0 || !strings.Contains(got.Out, command) || !strings.Contains(got.Out, "README.md already") ||
 		!strings.Contains(got.Out, ".gitignore already exists and was not changed; add:\n/reports/\n") {
