@@ -378,7 +378,8 @@ func (j *journal) load(ctx context.Context) error {
 	}
 	entries, err := unpack(l.Annotations[labels.InstallRecords])
 	if err != nil {
-		j.logger.Warn("could not read the install records of an earlier run; modules that no Pod requests may stay installed",
+		j.logger.Warn("could not read the install records of an earlier run; modules that no Pod requests may "+
+			"stay installed",
 			"lease", j.name(), "err", err)
 	}
 	j.mu.Lock()

@@ -50,7 +50,8 @@ func ruleOf(id string) rule {
 var rules = []rule{
 	{"affinity-missing", Warning, "A module Pod selects its bases",
 		"The scheduler puts a Pod on any Node whose taints it tolerates. A base of another\nname or version may not " +
-			"be able to run the module. The Koupleless module release\ndocument requires a node affinity for the base name and version.",
+			"be able to run the module. The Koupleless module release\ndocument requires a node affinity for the " +
+			"base name and version.",
 		text("select bases by base.koupleless.io/name and base.koupleless.io/version, with nodeAffinity "+
 			"or nodeSelector",
 			"用 nodeAffinity 或 nodeSelector 按 base.koupleless.io/name 和 base.koupleless.io/version 选择基座")},
