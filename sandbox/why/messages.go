@@ -252,8 +252,9 @@ var (
 		"the Pod tolerates bases of the environment {tolerated}, but the otherwise matching bases belong to "+
 			"{environments}",
 		"该 Pod 容忍环境 {tolerated} 的基座，而其他条件都满足的基座属于 {environments}",
-		"tolerate {key} with the value {value} and the effect {effect}, if you mean that environment",
-		"如果要使用该环境，请容忍 {key}，值为 {value}，effect 为 {effect}")
+		"tolerate {key} with the value {value} and the effect {effect}, or, in a sandbox, set spec.env to the "+
+			"environment of the Pod (--config sandbox.yaml)",
+		"请容忍 {key}，值为 {value}，effect 为 {effect}；在沙箱中，也可以把 spec.env 设为该 Pod 的环境（--config sandbox.yaml）")
 	msgTaintNotTolerated = answer(TaintNotTolerated,
 		"the Pod does not tolerate the taint {taint} of {bases}",
 		"该 Pod 不容忍 {bases} 的污点 {taint}",
