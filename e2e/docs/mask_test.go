@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // masks replace text that differs between two executions of a page, such as times and ports. They are applied in this
@@ -84,6 +86,87 @@ func matches(want, got []string) bool {
 		return matches(want[1:], got) || len(got) > 0 && matches(want, got[1:])
 	}
 	return len(got) > 0 && want[0] == got[0] && matches(want[1:], got[1:])
+}
+
+// keepOmissions returns the printed lines with the omissions of the page. Each omission replaces the lines between the
+// nearest lines that the page and the output have in common, except as many lines as the page has there.
+func keepOmissions(page, printed []string) []string {
+	pairs := common(masked(page), masked(printed))
+	var lines []string
+	next := 0 // the first printed line that is not yet in lines
+	for i, line := range page {
+		if line != omitted {
+			continue
+		}
+		before, after := [2]int{-1, -1}, [2]int{len(page), len(printed)}
+		for _, pair := range pairs {
+			if pair[0] < i {
+				before = pair
+			} else {
+				after = pair
+				break
+			}
+		}
+		shown := func(from, to int) int { // the number of page lines that are not an omission
+			return to - from - strings.Count(strings.Join(page[from:to], "\n")+"\n", omitted+"\n")
+		}
+		from := max(next, before[1]+1+shown(before[0]+1, i))
+		to := max(from, after[1]-shown(i+1, after[0]))
+		lines = append(append(lines, printed[next:min(from, len(printed))]...), omitted)
+		next = min(to, len(printed))
+	}
+	return append(lines, printed[next:]...)
+}
+
+// common returns the index pairs of a longest common subsequence of two lists.
+func common(a, b []string) (pairs [][2]int) {
+	length := make([][]int, len(a)+1)
+	for i := range length {
+		length[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			length[i][j] = max(length[i+1][j], length[i][j+1])
+			if a[i] == b[j] {
+				length[i][j] = length[i+1][j+1] + 1
+			}
+		}
+	}
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		switch {
+		case a[i] == b[j]:
+			pairs = append(pairs, [2]int{i, j})
+			i, j = i+1, j+1
+		case length[i+1][j] >= length[i][j+1]:
+			i++
+		default:
+			j++
+		}
+	}
+	return pairs
+}
+
+// TestKeepOmissions checks that an update of a page keeps its omissions.
+func TestKeepOmissions(t *testing.T) {
+	for name, c := range map[string]struct{ page, printed, want string }{
+		"nothing omitted":       {"a b", "a c", "a c"},
+		"at the end":            {"a b …", "x b 1 2", "x b …"},
+		"at the end, all new":   {"a b …", "x y 1 2", "x y …"},
+		"another line break":    {"a b c …", "x y z c 1 2", "x y z c …"},
+		"at the beginning":      {"… a b", "1 2 a x", "… a x"},
+		"in the middle":         {"a … b", "x 1 2 3 b", "x … b"},
+		"all around":            {"… a …", "1 2 a 3", "… a …"},
+		"only":                  {"…", "1 2", "…"},
+		"two parts, one is new": {"a … b … c", "a 1 x 2 3 c", "a … … c"},
+		"shorter than the page": {"a b c …", "x", "x …"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := keepOmissions(strings.Fields(c.page), strings.Fields(c.printed))
+			if diff := cmp.Diff(strings.Fields(c.want), got); diff != "" {
+				t.Errorf("lines (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 func TestSameOutput(t *testing.T) {

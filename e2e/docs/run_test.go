@@ -105,7 +105,7 @@ func execute(t *testing.T, p *page, bin string) {
 				t.Fatalf("%s:%d: %s: %v", p.path, c.from, c.text, err)
 			}
 			t.Logf("%s:%d: %s: %v", p.path, c.from, c.text, err)
-			edits = append(edits, edit{c.from, c.to, out})
+			edits = append(edits, edit{c.from, c.to, keepOmissions(trimmed(slices.Clone(p.lines[c.from:c.to])), out)})
 		}
 	}
 	if len(edits) > 0 {
