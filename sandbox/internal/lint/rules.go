@@ -116,8 +116,8 @@ var rules = []rule{
 			"module.koupleless.io/install-strategy:\nuninstallThenInstall. With the last two, a base is without " +
 			"the module until the new\nversion is installed. If that fails, the old version is not installed " +
 			"again. This is a\nwarning; an unknown strategy is an error.",
-		text("give each version of a web module its own web context path, and remove the annotation",
-			"为 Web 模块的每个版本设置各自的 web context path，并去掉该 annotation")},
+		text("remove the annotation, unless the versions of a web module must share a web context path",
+			"去掉该 annotation，除非 Web 模块的各版本必须使用相同的 web context path")},
 	{"job-never-ends", Warning, "Modules do not run as Jobs",
 		"A module runs until it is uninstalled. Its Pod never completes, so a Job never ends,\nand a CronJob creates " +
 			"another Pod each time.",
