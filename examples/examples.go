@@ -105,8 +105,8 @@ type Manifests struct {
 	// anti-affinity excludes bases with an old Pod.
 	Replicas int
 	Spare    bool
-	// BaseFields lists additional fields of the bases, as names and values.
-	BaseFields [][2]string
+	// BaseFields lists additional fields of the bases in YAML, such as "webPort: 8081".
+	BaseFields []string
 }
 
 // Bases returns the number of bases in the scenarios.
@@ -185,21 +185,19 @@ func Module(o Options) (map[string][]byte, error) {
 			leftOut = append(leftOut, file)
 		}
 	}
-	fields := ""
+	fields := []string{"installTime: 200ms"}
 	if o.Web {
 		pairs = append(pairs, web...)
 		leftOut = append(leftOut, "scenarios/broken-release.yaml") // until the rollback, a base has no version
-		fields = ", web: true"
+		fields = append(fields, "web: true")
 	}
 	if o.Manifests != nil {
 		pairs = append(o.Manifests.replacements(o.Name), pairs...)
 		leftOut = append(leftOut, "manifests/deployment.yaml", "manifests/service.yaml", "README.md", "README-zh_CN.md")
-		for _, f := range o.Manifests.BaseFields {
-			fields += ", " + f[0] + ": " + f[1]
-		}
+		fields = append(fields, o.Manifests.BaseFields...)
 	}
-	pairs = append(pairs, "installTime: 200ms}", "installTime: 200ms"+fields+"}",
-		"installTime: 200ms\n", "installTime: 200ms"+strings.ReplaceAll(fields, ", ", "\n      ")+"\n")
+	pairs = append(pairs, "installTime: 200ms}", strings.Join(fields, ", ")+"}",
+		"installTime: 200ms\n", strings.Join(fields, "\n      ")+"\n")
 	fit := strings.NewReplacer(pairs...)
 	root, err := fs.Sub(files, "module")
 	if err != nil {

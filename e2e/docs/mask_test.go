@@ -107,8 +107,13 @@ func keepOmissions(page, printed []string) []string {
 				break
 			}
 		}
-		shown := func(from, to int) int { // the number of page lines that are not an omission
-			return to - from - strings.Count(strings.Join(page[from:to], "\n")+"\n", omitted+"\n")
+		shown := func(from, to int) (n int) { // the number of page lines that are not an omission
+			for _, line := range page[from:to] {
+				if line != omitted {
+					n++
+				}
+			}
+			return n
 		}
 		from := max(next, before[1]+1+shown(before[0]+1, i))
 		to := max(from, after[1]-shown(i+1, after[0]))

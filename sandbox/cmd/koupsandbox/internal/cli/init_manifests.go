@@ -196,13 +196,13 @@ func invalidObject(o ownObject, err error) error {
 
 // readTemplate sets the fields of the bases on which the Pods can run, and the environment of m.
 func (m *ownModule) readTemplate(t *corev1.PodTemplateSpec) {
-	add := func(name, value string) { m.BaseFields = append(m.BaseFields, [2]string{name, value}) }
+	add := func(name, value string) { m.BaseFields = append(m.BaseFields, name+": "+value) }
 	selected := map[string]string{}
 	if a := t.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
 		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		terms := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-		for _, e := range terms[:min(1, len(terms))] {
-			for _, e := range e.MatchExpressions {
+		for _, term := range terms[:min(1, len(terms))] {
+			for _, e := range term.MatchExpressions {
 				if e.Operator == corev1.NodeSelectorOpIn && len(e.Values) > 0 {
 					selected[e.Key] = e.Values[0]
 				}
@@ -274,7 +274,7 @@ func (m *ownModule) findService(objects []ownObject, t *corev1.PodTemplateSpec) 
 			port = ports[i].ContainerPort
 		}
 		if port != 8080 { // the default of webPort
-			m.BaseFields = append(m.BaseFields, [2]string{"webPort", strconv.Itoa(int(port))})
+			m.BaseFields = append(m.BaseFields, fmt.Sprint("webPort: ", port))
 		}
 		return nil
 	}
@@ -283,12 +283,9 @@ func (m *ownModule) findService(objects []ownObject, t *corev1.PodTemplateSpec) 
 
 // describe returns a description of the objects and bases that the scenarios use.
 func (m *ownModule) describe() string {
-	fields := ""
-	for _, f := range m.BaseFields {
-		fields += ", " + f[0] + ": " + f[1]
-	}
-	text := fmt.Sprintf("The scenarios use %s %s and these bases: {count: %d%s}.\n", m.Kind, m.Workload, m.Bases(),
-		fields)
+	fields := append([]string{fmt.Sprint("count: ", m.Bases())}, m.BaseFields...)
+	text := fmt.Sprintf("The scenarios use %s %s and these bases: {%s}.\n", m.Kind, m.Workload,
+		strings.Join(fields, ", "))
 	if m.Service == "" {
 		text += "No Service selects its Pods, so they send requests only to the bases.\n"
 	} else {

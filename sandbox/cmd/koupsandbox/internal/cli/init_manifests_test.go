@@ -77,9 +77,9 @@ func writeOwn(t *testing.T, files map[string]string) (home string) {
 func TestInitWithOwnManifests(t *testing.T) {
 	const (
 		stands = "    - name: the rollout does not progress, and all replicas are available\n" +
-			"      assert: {cel: \""
+			"      assert:\n        cel: \""
 		deployments = stands + "deployments.all(d, d.status.updatedReplicas >= 1 && " +
-			"d.status.availableReplicas == d.spec.replicas)\"}\n"
+			"d.status.availableReplicas == d.spec.replicas)\"\n        for: 2s\n"
 		serves   = "bases[b].modules.exists(m, m.version != '99.0.0' && m.state == 'ACTIVATED')"
 		allServe = "        cel: \"bases.all(b, " + serves + ")\"\n        for: 2s\n"
 	)
@@ -159,7 +159,8 @@ func TestInitWithOwnManifests(t *testing.T) {
 				"      release: {kind: DaemonSet, name: billing-v3, version: 99.0.0}",
 				"    - wait: {rollout: {apiVersion: apps/v1, kind: DaemonSet, name: billing-v3}}",
 			},
-			allServe + stands + "daemonsets.all(d, d.status.numberAvailable == d.status.desiredNumberScheduled)\"}\n",
+			allServe + stands + "daemonsets.all(d, d.status.numberAvailable == d.status.desiredNumberScheduled)\"\n" +
+				"        for: 2s\n",
 		},
 		{
 			"web module", map[string]string{"deploy/app.yaml": ownWorkload, "deploy/service.yaml": ownService},
